@@ -1,21 +1,243 @@
-//! stub
-use berth_types::*;
-/// stub
-#[derive(Clone, Debug, Default)]
-pub struct Engine { policy: Policy, state: State }
-#[allow(missing_docs)]
-impl Engine {
-    pub fn new(policy: Policy) -> Self { Self { policy, state: State::default() } }
-    pub fn with_state(policy: Policy, state: &State) -> Result<Self, ChangeError> {
-        let mut e = Self::new(policy); for c in state.changes() { e.apply(&c)?; } Ok(e)
-    }
-    pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> { self.state.apply(change) }
-    pub fn plan(&mut self, now: Time) -> Plan { let _ = &self.policy; Plan { at: now, ..Plan::default() } }
-    pub fn ask(&self, changes: &[Change], now: Time) -> Result<Plan, ChangeError> {
-        let mut e = self.clone(); for c in changes { e.apply(c)?; } Ok(e.plan(now))
-    }
-    pub fn explain(&self, _workload: WorkloadId, _now: Time) -> Option<Explanation> { None }
-    pub fn workload(&self, id: WorkloadId) -> Option<&Workload> { self.state.workloads.get(&id) }
-    pub fn fair_shares(&self, _pool: &str) -> Vec<(Account, Gpus)> { Vec::new() }
-    pub fn state(&self) -> State { self.state.clone() }
+//! The scheduling engine: state and time in, plan and explanations out.
+//!
+//! The engine owns an index over nodes, accounts and workloads. Changes update it, a plan is made from it, and a plan's
+//! decisions are part of it at once. It has no clock, no randomness and no input or output of its own; whatever it is
+//! told in whatever order, the same state gives the same plan.
+//!
+//! ```text
+//! Change -> Pool (nodes, tree, queues, shapes) -> heads in order -> start | take | reserve | move | grow -> Plan
+//! ```
+
+mod claim;
+mod cycle;
+mod elastic;
+mod explain;
+mod fit;
+mod hash;
+mod ledger;
+mod mix;
+mod moves;
+mod node;
+mod order;
+mod place;
+mod pool;
+mod queue;
+mod reserve;
+mod score;
+mod shape;
+mod share;
+mod take;
+mod tree;
+mod trial;
+mod units;
+
+use berth_types::{
+    Account, Change, ChangeError, Explanation, Gpus, Name, NodeId, Plan, Policy, State, Time, Workload, WorkloadId,
+    validate_node, validate_submission,
+};
+use hash::IdMap;
+use pool::{Organisation, Pool};
+use std::collections::BTreeMap;
+
+/// The engine. Cloning it gives an independent one, for questions.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    policy: Policy,
+    organisation: Organisation,
+    pools: BTreeMap<Name, Pool>,
+    node_pools: IdMap<NodeId, Name>,
+    nodes: BTreeMap<NodeId, berth_types::Node>,
+    workload_pools: IdMap<WorkloadId, Name>,
 }
+
+impl Engine {
+    /// An engine that knows of nothing yet.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            organisation: Organisation::default(),
+            pools: BTreeMap::new(),
+            node_pools: IdMap::default(),
+            nodes: BTreeMap::new(),
+            workload_pools: IdMap::default(),
+        }
+    }
+
+    /// An engine that knows a state.
+    pub fn with_state(policy: Policy, state: &State) -> Result<Self, ChangeError> {
+        let mut engine = Self::new(policy);
+        for change in state.changes() {
+            engine.apply(&change)?;
+        }
+        Ok(engine)
+    }
+
+    /// Lets a change happen, or says why it cannot; nothing has changed then. The engine's own decisions have
+    /// happened already and are not applied again.
+    pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
+        match change {
+            Change::NodeSet(node) => self.set_node(node),
+            Change::NodeRemoved(id) => self.remove_node(*id),
+            Change::DepartmentSet(_)
+            | Change::DepartmentRemoved(_)
+            | Change::ProjectSet(_)
+            | Change::ProjectRemoved(_) => self.change_organisation(change),
+            Change::Submitted(workload) => self.submit(workload),
+            Change::Forgotten(id) => {
+                let pool = self.pool_of(*id)?;
+                let slot = pool.slot(*id).ok_or(ChangeError::UnknownWorkload(*id))?;
+                if !pool.entry(slot).workload.is_finished() {
+                    return Err(ChangeError::InUse(format!("workload {id}")));
+                }
+                pool.forget(slot);
+                self.workload_pools.remove(id);
+                Ok(())
+            }
+            _ => {
+                let id = change.workload().expect("every other change is about a workload");
+                let pool = self.pool_of(id)?;
+                let slot = pool.slot(id).ok_or(ChangeError::UnknownWorkload(id))?;
+                pool.change(slot, change)
+            }
+        }
+    }
+
+    /// Decides everything there is to decide at `now`. The decisions have happened when this returns.
+    pub fn plan(&mut self, now: Time) -> Plan {
+        let mut plan = Plan { at: now, ..Plan::default() };
+        for pool in self.pools.values_mut() {
+            let wake = pool.plan(now, &mut plan.actions);
+            plan.wake = plan.wake.into_iter().chain(wake).min();
+        }
+        plan
+    }
+
+    /// What the plan would be if these changes happened; the engine stays as it is.
+    pub fn ask(&self, changes: &[Change], now: Time) -> Result<Plan, ChangeError> {
+        let mut engine = self.clone();
+        for change in changes {
+            engine.apply(change)?;
+        }
+        Ok(engine.plan(now))
+    }
+
+    /// Why a workload waits and what would start it now; nothing for one that does not wait.
+    pub fn explain(&self, workload: WorkloadId, now: Time) -> Option<Explanation> {
+        explain::explain(self, workload, now)
+    }
+
+    /// A workload as the engine knows it.
+    pub fn workload(&self, id: WorkloadId) -> Option<&Workload> {
+        let pool = self.pools.get(self.workload_pools.get(&id)?)?;
+        Some(&pool.entry(pool.slot(id)?).workload)
+    }
+
+    /// The fair share of every account of a pool.
+    pub fn fair_shares(&self, pool: &str) -> Vec<(Account, Gpus)> {
+        let Some(pool) = self.pools.get(pool) else { return Vec::new() };
+        let mut pool = pool.clone();
+        pool.refresh_shares();
+        let accounts = pool.tree.nodes.iter().skip(1);
+        accounts.map(|node| (node.account, Gpus(node.share))).collect()
+    }
+
+    /// Everything the engine knows, as plain data.
+    pub fn state(&self) -> State {
+        State {
+            nodes: self.nodes.clone(),
+            departments: self.organisation.departments.clone(),
+            projects: self.organisation.projects.clone(),
+            workloads: self
+                .pools
+                .values()
+                .flat_map(Pool::workloads)
+                .map(|workload| (workload.id, workload.clone()))
+                .collect(),
+        }
+    }
+
+    fn pool_of(&mut self, id: WorkloadId) -> Result<&mut Pool, ChangeError> {
+        let pool = self.workload_pools.get(&id).ok_or(ChangeError::UnknownWorkload(id))?;
+        Ok(self.pools.get_mut(pool).expect("a workload's pool is there"))
+    }
+
+    fn pool_named(&mut self, name: &Name) -> &mut Pool {
+        self.pools
+            .entry(name.clone())
+            .or_insert_with(|| Pool::new(name.clone(), self.policy.clone(), &self.organisation))
+    }
+
+    fn set_node(&mut self, node: &berth_types::Node) -> Result<(), ChangeError> {
+        validate_node(node)?;
+        let pool = node.pool();
+        if let Some(known) = self.nodes.get(&node.id).filter(|known| !known.same_capacity(node)) {
+            let home = self.pools.get_mut(&self.node_pools[&node.id]).expect("a node's pool is there");
+            if home.in_use(node.id) {
+                return Err(ChangeError::InUse(format!("node {}", node.name)));
+            }
+            home.drop_reservations_on(node.id);
+            if known.pool() != pool {
+                home.remove_node(node.id);
+            }
+        }
+        self.pool_named(&pool).set_node(node);
+        self.node_pools.insert(node.id, pool);
+        self.nodes.insert(node.id, node.clone());
+        Ok(())
+    }
+
+    fn remove_node(&mut self, id: NodeId) -> Result<(), ChangeError> {
+        let pool = self.node_pools.get(&id).ok_or(ChangeError::UnknownNode(id))?;
+        let pool = self.pools.get_mut(pool).expect("a node's pool is there");
+        if pool.in_use(id) {
+            return Err(ChangeError::InUse(format!("node {id}")));
+        }
+        pool.drop_reservations_on(id);
+        pool.remove_node(id);
+        self.node_pools.remove(&id);
+        self.nodes.remove(&id);
+        Ok(())
+    }
+
+    fn change_organisation(&mut self, change: &Change) -> Result<(), ChangeError> {
+        // The rules of what may be set are those of the plain state.
+        let mut shell = State {
+            departments: std::mem::take(&mut self.organisation.departments),
+            projects: std::mem::take(&mut self.organisation.projects),
+            ..State::default()
+        };
+        let busy = match change {
+            Change::ProjectRemoved(id) => {
+                self.pools.values().flat_map(Pool::workloads).any(|workload| workload.spec.project == *id)
+            }
+            _ => false,
+        };
+        let result = match (busy, change) {
+            (true, Change::ProjectRemoved(id)) => Err(ChangeError::InUse(format!("project {id}"))),
+            _ => shell.apply(change),
+        };
+        self.organisation.departments = shell.departments;
+        self.organisation.projects = shell.projects;
+        result?;
+        for pool in self.pools.values_mut() {
+            pool.set_organisation(&self.organisation);
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, workload: &Workload) -> Result<(), ChangeError> {
+        if self.workload_pools.contains_key(&workload.id) {
+            return Err(ChangeError::DuplicateWorkload(workload.id));
+        }
+        let project = workload.spec.project;
+        let Some(project) = self.organisation.projects.get(&project).cloned() else {
+            return Err(ChangeError::UnknownProject(project));
+        };
+        validate_submission(workload)?;
+        let pool = workload.spec.pool.clone();
+        self.pool_named(&pool).insert(workload.clone(), &project);
+        self.workload_pools.insert(workload.id, pool);
+        Ok(())
+    }
+}
+

@@ -242,6 +242,10 @@ impl Workload {
                     leaving,
                 };
             }
+            (Action::Move { places, .. }, Phase::Stopping { leaving, then: AfterStop::Requeue }) => {
+                let leaving = std::mem::take(leaving);
+                self.phase = Phase::Held { places: places.clone(), leaving };
+            }
             (Action::Grow { places, .. }, Phase::Running { tasks, confirmed, .. }) => {
                 tasks.extend(places.iter().map(|place| Task {
                     place: place.clone(),

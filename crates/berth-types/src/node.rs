@@ -57,6 +57,14 @@ impl Node {
     pub fn pool(&self) -> Name {
         self.labels.get(POOL_LABEL).cloned().unwrap_or_else(default_pool)
     }
+
+    /// Whether everything that places depend on is the same: pool, devices, CPU and memory.
+    pub fn same_capacity(&self, other: &Self) -> bool {
+        self.devices == other.devices
+            && self.cpu == other.cpu
+            && self.memory == other.memory
+            && self.pool() == other.pool()
+    }
 }
 
 /// Which nodes may be used: for each label key, the accepted values. The empty selector accepts every node.

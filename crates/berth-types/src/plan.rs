@@ -74,15 +74,16 @@ pub enum Action {
         /// Work destroyed, in GPU-milliseconds.
         lost: u128,
     },
-    /// Stop a workload and start it again in other places.
+    /// Stop a workload and start it again in other places; or let one that is leaving go to other places instead
+    /// of the queue.
     Move {
         /// Who.
         workload: WorkloadId,
         /// Where to.
         places: Vec<Place>,
-        /// For whom.
-        winner: WorkloadId,
-        /// Work destroyed, in GPU-milliseconds.
+        /// For whom; nobody when it was leaving already.
+        winner: Option<WorkloadId>,
+        /// Work destroyed, in GPU-milliseconds; zero when it was leaving already.
         lost: u128,
     },
     /// Start elastic extras of a running workload.

@@ -27,6 +27,9 @@ impl State {
             Change::NodeSet(node) => {
                 validate_node(node)?;
                 self.validate_shrink(node)?;
+                if self.nodes.get(&node.id).is_some_and(|known| !known.same_capacity(node)) {
+                    self.drop_reservations_on(node.id);
+                }
                 self.nodes.insert(node.id, node.clone());
             }
             Change::NodeRemoved(id) => {
@@ -34,6 +37,7 @@ impl State {
                     return Err(ChangeError::InUse(format!("node {id}")));
                 }
                 self.nodes.remove(id).ok_or(ChangeError::UnknownNode(*id))?;
+                self.drop_reservations_on(*id);
             }
             Change::DepartmentSet(department) => {
                 self.validate_department(department)?;
@@ -128,6 +132,13 @@ impl State {
             .filter(move |place| place.node == node)
     }
 
+    /// Reservations that name a node which goes or changes size are gone with it.
+    fn drop_reservations_on(&mut self, node: NodeId) {
+        for workload in self.workloads.values_mut().filter(|workload| workload.reserved_on(node)) {
+            workload.phase = crate::Phase::Queued { reservation: None };
+        }
+    }
+
     fn validate_shrink(&self, node: &Node) -> Result<(), ChangeError> {
         match self.nodes.get(&node.id) {
             Some(known)
@@ -163,7 +174,7 @@ impl State {
 }
 
 /// Whether a node is one that Berth can hold.
-pub(crate) fn validate_node(node: &Node) -> Result<(), ChangeError> {
+pub fn validate_node(node: &Node) -> Result<(), ChangeError> {
     let invalid = |text: String| Err(ChangeError::Invalid(format!("node {}: {text}", node.name)));
     if node.devices.len() > Node::DEVICES_MAX {
         return invalid(format!(
@@ -185,7 +196,8 @@ pub(crate) fn validate_node(node: &Node) -> Result<(), ChangeError> {
     Ok(())
 }
 
-fn validate_entitlement(entitlement: &Entitlement) -> Result<(), ChangeError> {
+/// Whether an entitlement is within its bounds.
+pub fn validate_entitlement(entitlement: &Entitlement) -> Result<(), ChangeError> {
     let gpus = [entitlement.quota, entitlement.limit, entitlement.weight];
     let models = entitlement.model_quotas.values().copied().map(Some);
     if gpus
@@ -202,7 +214,8 @@ fn validate_entitlement(entitlement: &Entitlement) -> Result<(), ChangeError> {
     Ok(())
 }
 
-fn validate_submission(workload: &Workload) -> Result<(), ChangeError> {
+/// Whether a submitted workload is within its bounds.
+pub fn validate_submission(workload: &Workload) -> Result<(), ChangeError> {
     let WorkloadSpec { request, tasks, .. } = &workload.spec;
     let invalid = |text: &str| {
         Err(ChangeError::Invalid(format!(

@@ -1,6 +1,6 @@
 //! Workloads and the phases they go through.
 
-use crate::{Gpus, Name, Place, ProjectId, Request, Selector, Span, Tasks, Time, Topology, WorkloadId};
+use crate::{Gpus, Name, NodeId, Place, ProjectId, Request, Selector, Span, Tasks, Time, Topology, WorkloadId};
 use serde::{Deserialize, Serialize};
 
 /// The kind of work, which sets its defaults.
@@ -245,6 +245,14 @@ impl Workload {
             _ => &[],
         };
         tasks.iter().map(|task| &task.place).chain(self.leaving())
+    }
+
+    /// Whether its reservation names a place on this node.
+    pub fn reserved_on(&self, node: NodeId) -> bool {
+        match &self.phase {
+            Phase::Queued { reservation: Some(reservation) } => reservation.places.iter().any(|place| place.node == node),
+            _ => false,
+        }
     }
 
     /// Whether it waits for a decision.

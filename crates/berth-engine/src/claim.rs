@@ -1,0 +1,118 @@
+//! What a waiting workload is entitled to.
+
+use crate::{
+    pool::{Class, Pool},
+    tree::{Amounts, GPU},
+};
+use berth_types::{Account, Gpus, StartBasis, WaitReason};
+
+/// What one waiting workload asks of its accounts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) project: u32,
+    pub(crate) amounts: Amounts,
+    pub(crate) model: Option<usize>,
+    pub(crate) preemptible: bool,
+}
+
+impl Pool {
+    /// What a workload of a class asks of a project and the accounts above it.
+    pub(crate) fn ask(&self, project: u32, class: &Class) -> Ask {
+        let shape = &self.shapes[class.shape as usize].0;
+        let tasks = u64::from(class.min);
+        Ask {
+            project,
+            amounts: [class.asked, shape.request.cpu.0 * tasks, shape.request.memory.0 * tasks],
+            model: class.model,
+            preemptible: shape.preemptible,
+        }
+    }
+
+    /// The rule that forbids a start even on free capacity, if one does. `given` GPUs of the project's own work would
+    /// be taken first.
+    pub(crate) fn barrier(&self, ask: &Ask, given: u64) -> Option<WaitReason> {
+        let asked = Gpus(ask.amounts[GPU]);
+        for (_, node) in self.tree.path(ask.project) {
+            let used = node.used.amounts[GPU] - given;
+            if let Some(limit) = node.limit.filter(|limit| used + asked.0 > *limit) {
+                let (account, used) = (node.account, Gpus(used));
+                return Some(WaitReason::Limit { account, limit: Gpus(limit), used, asked });
+            }
+        }
+        for (_, node) in self.tree.path(ask.project) {
+            let (account, quota) = (node.account, Gpus(node.quota));
+            if !ask.preemptible {
+                if !node.within(&node.non_preemptible, &ask.amounts, ask.model) {
+                    let used = Gpus(node.non_preemptible.amounts[GPU]);
+                    return Some(WaitReason::NonPreemptibleQuota { account, quota, used, asked });
+                }
+            } else if node.weight == 0 && !self.within_after(node, ask, given) {
+                let used = Gpus(node.used.amounts[GPU] - given);
+                return Some(WaitReason::NoBorrowing { account, quota, used, asked });
+            }
+        }
+        None
+    }
+
+    fn within_after(&self, node: &crate::tree::Node, ask: &Ask, given: u64) -> bool {
+        if given == 0 {
+            return node.within(&node.used, &ask.amounts, ask.model);
+        }
+        let mut used = node.used.clone();
+        used.amounts[GPU] -= given;
+        node.within(&used, &ask.amounts, ask.model)
+    }
+
+    /// GPUs of the project's own work that must be taken before a start is allowed at all.
+    pub(crate) fn must_give(&self, ask: &Ask) -> u64 {
+        let path = self.tree.path(ask.project);
+        path.map(|(_, node)| {
+            let with = node.used.amounts[GPU] + ask.amounts[GPU];
+            let above_limit = node.limit.map_or(0, |limit| with.saturating_sub(limit));
+            let borrows = ask.preemptible && node.weight == 0 && node.has_quota;
+            let above_quota = if borrows { with.saturating_sub(node.quota) } else { 0 };
+            above_limit.max(above_quota)
+        })
+        .max()
+        .unwrap_or(0)
+    }
+
+    /// Whether the ask keeps this account within quota.
+    pub(crate) fn within_quota_at(&self, position: u32, ask: &Ask) -> bool {
+        let node = self.tree.at(position);
+        node.within(&node.used, &ask.amounts, ask.model)
+    }
+
+    /// Whether the ask keeps every account within quota.
+    pub(crate) fn within_quota(&self, ask: &Ask) -> bool {
+        self.tree.path(ask.project).all(|(_, node)| node.within(&node.used, &ask.amounts, ask.model))
+    }
+
+    /// Whether the ask keeps every account within its fair share.
+    pub(crate) fn within_share(&self, ask: &Ask) -> bool {
+        self.tree.path(ask.project).all(|(_, node)| node.used.amounts[GPU] + ask.amounts[GPU] <= node.share)
+    }
+
+    /// Whether something could be taken from other projects: the top level is within quota, or all within share.
+    pub(crate) fn may_take_from_others(&self, ask: &Ask) -> bool {
+        let top = self.tree.path(ask.project).last();
+        let quota = top.is_some_and(|(position, _)| self.within_quota_at(position, ask));
+        quota || (ask.preemptible && self.within_share(ask))
+    }
+
+    /// Why a start on free capacity is allowed.
+    pub(crate) fn basis(&self, ask: &Ask) -> StartBasis {
+        if self.within_quota(ask) {
+            StartBasis::Quota
+        } else if self.within_share(ask) {
+            StartBasis::FairShare
+        } else {
+            StartBasis::Idle
+        }
+    }
+
+    /// The account of a position, for people.
+    pub(crate) fn account(&self, position: u32) -> Account {
+        self.tree.at(position).account
+    }
+}

@@ -1,0 +1,127 @@
+//! One cycle of one pool: from what changed to a fixpoint of decisions.
+//!
+//! ```text
+//! held that can start -> limits that ran out -> (heads in order: start | take)* until nothing moves
+//!   -> reservations filled and made -> moves -> elastic extras
+//! ```
+
+use crate::pool::Pool;
+use berth_types::{Action, Change, Phase, Span, StartBasis, StopReason, Time};
+
+impl Pool {
+    /// Decides everything there is to decide at `now`, and names the next instant at which that can change.
+    pub(crate) fn plan(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Time> {
+        self.stop_overdue(now, actions);
+        self.heads_at(now);
+        loop {
+            let before = actions.len();
+            self.start_held(now, actions);
+            self.refresh_shares();
+            self.retry_takes(now);
+            self.serve_heads(now, actions);
+            self.fill_reservations(now, actions);
+            self.make_moves(now, actions);
+            if actions.len() == before {
+                break;
+            }
+        }
+        self.make_reservations(now, actions);
+        self.grow_elastic(now, actions);
+        self.next_wake(now)
+    }
+
+    /// Records a decision and lets it happen.
+    pub(crate) fn decide(&mut self, slot: u32, action: Action, now: Time, actions: &mut Vec<Action>) {
+        let change = Change::Decided { action, at: now };
+        self.change(slot, &change).expect("the engine decides only what can be");
+        let Change::Decided { action, .. } = change else { unreachable!("was just made") };
+        actions.push(action);
+    }
+
+    fn stop_overdue(&mut self, now: Time, actions: &mut Vec<Action>) {
+        while let Some((deadline, slot)) = self.deadlines.first().copied()
+            && deadline <= now
+        {
+            let entry = self.entry(slot);
+            let idle_limit = self.queues[entry.project as usize].idle_limit;
+            let idle = entry.workload.idle_since.zip(idle_limit).is_some_and(|(since, limit)| since + limit <= now);
+            let reason = if idle { StopReason::Idle } else { StopReason::TimeLimit };
+            let workload = entry.workload.id;
+            self.decide(slot, Action::Stop { workload, reason }, now, actions);
+        }
+    }
+
+    fn start_held(&mut self, now: Time, actions: &mut Vec<Action>) {
+        for slot in std::mem::take(&mut self.held_to_check) {
+            let entry = self.entry(slot);
+            let Phase::Held { places, leaving } = &entry.workload.phase else { continue };
+            if !leaving.is_empty() || !self.free_now(places) {
+                continue;
+            }
+            let (workload, places) = (entry.workload.id, places.clone());
+            let ask = self.ask(entry.project, self.class_of(slot));
+            // What it was held for is part of what its accounts use already.
+            let basis = if self.within_quota_now(ask.project) { StartBasis::Quota } else { StartBasis::FairShare };
+            let passing = self.passes_reservation(slot, &places);
+            self.decide(slot, Action::Start { workload, places, basis, passing }, now, actions);
+        }
+    }
+
+    fn within_quota_now(&self, project: u32) -> bool {
+        self.tree.path(project).all(|(_, node)| node.within(&node.used, &[0; 3], None))
+    }
+
+    /// Serves heads in order until none may start or take.
+    fn serve_heads(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.refresh_fits(false);
+        while let Some(head) = self.next_head(now) {
+            let before = actions.len();
+            if head.takes {
+                if self.take(head.slot, now, actions).is_err() {
+                    self.take_failed(head.slot);
+                    continue;
+                }
+            } else if !self.start_on_free(head.slot, now, actions) {
+                // The index said it fits; a layout that then finds no places is a broken invariant.
+                debug_assert!(false, "a fitting head found no places");
+                self.take_failed(head.slot);
+                continue;
+            }
+            let only_shrinks_capacity = actions.len() == before + 1;
+            self.refresh_fits(only_shrinks_capacity);
+        }
+    }
+
+    fn start_on_free(&mut self, slot: u32, now: Time, actions: &mut Vec<Action>) -> bool {
+        let min = self.class_of(slot).min;
+        let Some(places) = self.place(slot, 0, min) else { return false };
+        let ask = self.ask(self.entry(slot).project, self.class_of(slot));
+        let basis = self.basis(&ask);
+        self.put(slot, places, basis, now, actions);
+        true
+    }
+
+    /// Looks again which classes fit. A start alone can only end a fit, never make one.
+    fn refresh_fits(&mut self, only_shrinks_capacity: bool) {
+        let classes: Vec<u32> = self.waiting_classes.iter().copied().collect();
+        for class in classes {
+            let known = self.classes[class as usize].fits;
+            if only_shrinks_capacity && !known {
+                continue;
+            }
+            let fits = self.class_fits(class);
+            if fits != known {
+                let class = &mut self.classes[class as usize];
+                class.fits = fits;
+                self.stale_heads.extend(class.projects.iter().copied());
+            }
+        }
+    }
+
+    fn next_wake(&self, now: Time) -> Option<Time> {
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        let barred = self.queues.iter().any(|queue| queue.barred).then_some(now + Span(1));
+        let times = [deadline, self.heads.retry, barred, self.next_reservation(now), self.next_move];
+        times.into_iter().flatten().filter(|at| *at > now).min()
+    }
+}

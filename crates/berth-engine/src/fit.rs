@@ -1,0 +1,278 @@
+//! Where a shape fits: for every shape in use, how many tasks each node holds and which node is best.
+//!
+//! An index is brought up to date only when it is asked, by the nodes that changed since it was asked last, so a shape
+//! nobody waits with costs nothing.
+
+use crate::{mix::Mix, node::NodeSlot, score, shape::Shape};
+use berth_types::{Bytes, GpuRequest, Gpus, Name, TopologyLevel};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A shape that no node ever accepted has no domain.
+const NO_DOMAIN: u32 = u32::MAX;
+
+/// Nodes that changed, in order; a position in it tells an index how far behind it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangeLog {
+    base: usize,
+    nodes: Vec<u32>,
+}
+
+impl ChangeLog {
+    pub(crate) fn push(&mut self, node: u32, node_count: usize) {
+        if self.nodes.len() > 4 * node_count + 1024 {
+            self.base += self.nodes.len();
+            self.nodes.clear();
+        }
+        self.nodes.push(node);
+    }
+
+    pub(crate) fn end(&self) -> usize {
+        self.base + self.nodes.len()
+    }
+
+    /// The nodes since `position`, or none when that is too long ago to know.
+    fn since(&self, position: usize) -> Option<&[u32]> {
+        position.checked_sub(self.base).map(|from| &self.nodes[from..])
+    }
+}
+
+/// Copies summed by domain of the shape's topology level.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DomainSums {
+    sums: Vec<u64>,
+    /// How many domains have a sum, so that the largest is known.
+    by_sum: BTreeMap<u64, u32>,
+}
+
+impl DomainSums {
+    fn change(&mut self, domain: u32, before: u32, after: u32) {
+        let domain = domain as usize;
+        if self.sums.len() <= domain {
+            self.sums.resize(domain + 1, 0);
+        }
+        let old = self.sums[domain];
+        let new = old - u64::from(before) + u64::from(after);
+        self.sums[domain] = new;
+        // One domain needs no order among domains.
+        if self.sums.len() > 1 || !self.by_sum.is_empty() {
+            if self.by_sum.is_empty() {
+                for sum in &self.sums {
+                    *self.by_sum.entry(*sum).or_default() += 1;
+                }
+                return;
+            }
+            if let Some(count) = self.by_sum.get_mut(&old) {
+                *count -= 1;
+                if *count == 0 {
+                    self.by_sum.remove(&old);
+                }
+            }
+            *self.by_sum.entry(new).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn of(&self, domain: u32) -> u64 {
+        self.sums.get(domain as usize).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sums.len()
+    }
+
+    pub(crate) fn max(&self) -> u64 {
+        match self.by_sum.last_key_value() {
+            Some((max, _)) => *max,
+            None => self.sums.first().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// The index of one shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Fit {
+    /// Per node: the domain it counts in, if its labels are accepted.
+    domain: Vec<u32>,
+    /// Per node: tasks that fit now.
+    copies: Vec<u32>,
+    score: Vec<i64>,
+    id: Vec<u64>,
+    seen: Vec<u32>,
+    /// Nodes with room, best first.
+    ordered: BTreeSet<(i64, u64, u32)>,
+    free: DomainSums,
+    /// Per node and in all: tasks that fit into empty nodes.
+    empty_copies: Vec<u32>,
+    empty: DomainSums,
+    domains: BTreeMap<Name, u32>,
+    position: usize,
+    mix_version: u64,
+    /// GPUs one waiting task is charged: on the smallest device it may use.
+    pub(crate) charge: u64,
+}
+
+impl Fit {
+    pub(crate) fn new(shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog) -> Self {
+        let mut fit = Self {
+            domain: Vec::new(),
+            copies: Vec::new(),
+            score: Vec::new(),
+            id: Vec::new(),
+            seen: Vec::new(),
+            ordered: BTreeSet::new(),
+            free: DomainSums::default(),
+            empty_copies: Vec::new(),
+            empty: DomainSums::default(),
+            domains: BTreeMap::new(),
+            position: log.end(),
+            mix_version: 0,
+            charge: 0,
+        };
+        for slot in 0..nodes.len() {
+            fit.on_node(shape, nodes, slot as u32);
+        }
+        fit.charge = smallest_charge(shape, nodes);
+        fit
+    }
+
+    /// A node came, went, or changed what does not change by scheduling.
+    pub(crate) fn on_node(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32) {
+        let at = slot as usize;
+        if self.domain.len() <= at {
+            self.domain.resize(at + 1, NO_DOMAIN);
+            self.copies.resize(at + 1, 0);
+            self.score.resize(at + 1, 0);
+            self.id.resize(at + 1, 0);
+            self.seen.resize(at + 1, 0);
+            self.empty_copies.resize(at + 1, 0);
+        }
+        self.withdraw(slot);
+        if self.domain[at] != NO_DOMAIN {
+            self.empty.change(self.domain[at], self.empty_copies[at], 0);
+            self.empty_copies[at] = 0;
+        }
+        self.seen[at] = 0;
+        self.domain[at] = NO_DOMAIN;
+        let Some(node) = nodes[at].as_ref().filter(|node| shape.selects(&node.labels)) else { return };
+        let domain = match &shape.level {
+            None => 0,
+            Some(TopologyLevel::Node) => slot,
+            Some(TopologyLevel::Label(key)) => {
+                let Some(value) = node.labels.get(key) else { return };
+                let next = self.domains.len() as u32;
+                *self.domains.entry(value.clone()).or_insert(next)
+            }
+        };
+        self.domain[at] = domain;
+        self.id[at] = node.id.0;
+        if node.ready {
+            self.empty_copies[at] = node.copies(shape, &node.empty());
+            self.empty.change(domain, 0, self.empty_copies[at]);
+        }
+    }
+
+    /// Brings the index up to the nodes as they are.
+    pub(crate) fn sync(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog, mix: &Mix) {
+        if self.mix_version != mix.version() {
+            self.mix_version = mix.version();
+            self.seen.fill(0);
+            self.position = 0;
+        }
+        if self.position == log.end() {
+            return;
+        }
+        match log.since(self.position).filter(|changed| self.position > 0 && changed.len() < nodes.len()) {
+            Some(changed) => {
+                for &slot in changed {
+                    self.update(shape, nodes, slot, mix);
+                }
+            }
+            None => {
+                for slot in 0..nodes.len() {
+                    self.update(shape, nodes, slot as u32, mix);
+                }
+            }
+        }
+        self.position = log.end().max(1);
+    }
+
+    fn update(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32, mix: &Mix) {
+        let at = slot as usize;
+        let Some(node) = nodes[at].as_ref().filter(|_| self.domain[at] != NO_DOMAIN) else { return };
+        if self.seen[at] == node.version {
+            return;
+        }
+        self.seen[at] = node.version;
+        let copies = match (node.ready, shape.preemptible || node.reserved.is_empty()) {
+            (false, _) => 0,
+            (true, true) => node.copies(shape, &node.decided),
+            (true, false) => node.copies(shape, &node.unreserved()),
+        };
+        if copies == 0 && self.copies[at] == 0 {
+            return;
+        }
+        self.withdraw(slot);
+        if copies > 0 {
+            self.score[at] = score::score(node, shape, mix);
+            self.ordered.insert((self.score[at], node.id.0, slot));
+            self.free.change(self.domain[at], 0, copies);
+            self.copies[at] = copies;
+        }
+    }
+
+    fn withdraw(&mut self, slot: u32) {
+        let at = slot as usize;
+        if self.copies[at] > 0 {
+            self.ordered.remove(&(self.score[at], self.id[at], slot));
+            self.free.change(self.domain[at], self.copies[at], 0);
+            self.copies[at] = 0;
+        }
+    }
+
+    /// The most tasks that fit inside one domain.
+    pub(crate) fn most(&self) -> u64 {
+        self.free.max()
+    }
+
+    /// The most tasks that fit inside one domain of an empty pool.
+    pub(crate) fn most_when_empty(&self) -> u64 {
+        self.empty.max()
+    }
+
+    /// Tasks that fit on a node now.
+    pub(crate) fn copies_on(&self, slot: u32) -> u32 {
+        self.copies[slot as usize]
+    }
+
+    /// The domain of a node, if the shape may use it.
+    pub(crate) fn domain_of(&self, slot: u32) -> Option<u32> {
+        self.domain.get(slot as usize).copied().filter(|domain| *domain != NO_DOMAIN)
+    }
+
+    pub(crate) fn domain_sums(&self) -> &DomainSums {
+        &self.free
+    }
+
+    /// Nodes with room, best first.
+    pub(crate) fn best_first(&self) -> impl Iterator<Item = u32> {
+        self.ordered.iter().map(|(_, _, slot)| *slot)
+    }
+}
+
+/// GPUs charged for one task on the smallest device it may use; on the smallest share if there is no such device.
+pub(crate) fn smallest_charge(shape: &Shape, nodes: &[Option<NodeSlot>]) -> u64 {
+    let devices = u64::from(shape.request.gpu.devices());
+    match shape.request.gpu {
+        GpuRequest::None => 0,
+        GpuRequest::Whole(_) => Gpus::whole(devices).0,
+        GpuRequest::Fraction { share, .. } => share.gpus().times(devices).0,
+        GpuRequest::Memory { bytes, .. } => {
+            let usable = nodes.iter().flatten().filter(|node| shape.selects(&node.labels));
+            let smallest = usable
+                .flat_map(|node| &node.devices)
+                .filter(|device| shape.accepts(device) && device.memory >= Bytes(bytes.get()))
+                .map(|device| device.memory)
+                .min();
+            smallest.and_then(|memory| shape.request.gpu.charge_on(memory)).map_or(1, |charge| charge.0)
+        }
+    }
+}

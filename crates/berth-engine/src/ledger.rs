@@ -1,0 +1,216 @@
+//! What may be taken from whom: the budgets of accounts that borrow, and what a set of victims takes of them.
+
+use crate::{
+    claim::Ask,
+    pool::Pool,
+    tree::{GPU, Node, Usage},
+};
+use std::collections::BTreeMap;
+
+/// GPUs, CPU, memory, and GPUs of the model the claimant names.
+pub(crate) type Dimensions = [u64; 4];
+
+/// By which rule victims of other projects are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// From projects above quota.
+    Quota,
+    /// From projects above their fair share, which stay at or above it.
+    Share,
+    /// From nobody.
+    None,
+}
+
+/// Whether the last workload taken may leave its project below the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Keep,
+    Straddle,
+}
+
+/// What is taken of one account, and how much it has above the line.
+#[derive(Clone, Debug)]
+struct Budget {
+    /// Above the line by dimension; negative or absent is not above it.
+    excess: [i128; 4],
+    taken: [u128; 4],
+    /// Sizes of what is taken, so that the largest is known when it is taken back.
+    sizes: BTreeMap<u64, u32>,
+}
+
+/// The budgets of one claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    rule: Rule,
+    line: Line,
+    /// Accounts to charge for a victim of a project; none when nothing may be taken from it.
+    levels: BTreeMap<u32, Option<Vec<u32>>>,
+    budgets: BTreeMap<u32, Budget>,
+    /// Accounts in which more was taken than may be.
+    broken: u32,
+    ask: Ask,
+    /// Accounts of the claimant, from the project up, that stay within quota with everything above them.
+    within_from: Vec<(u32, bool)>,
+}
+
+impl Ledger {
+    pub(crate) fn new(pool: &Pool, ask: Ask, rule: Rule, line: Line) -> Self {
+        let mut within_from: Vec<(u32, bool)> =
+            pool.tree.path(ask.project).map(|(position, _)| (position, pool.within_quota_at(position, &ask))).collect();
+        let mut all = true;
+        for (_, within) in within_from.iter_mut().rev() {
+            all &= *within;
+            *within = all;
+        }
+        Self { rule, line, levels: BTreeMap::new(), budgets: BTreeMap::new(), broken: 0, ask, within_from }
+    }
+
+    /// Whether anything may be taken from a project.
+    pub(crate) fn may_take_from(&mut self, pool: &Pool, project: u32) -> bool {
+        if !self.levels.contains_key(&project) {
+            let levels = self.find_levels(pool, project);
+            self.levels.insert(project, levels);
+        }
+        self.levels[&project].is_some()
+    }
+
+    fn find_levels(&mut self, pool: &Pool, project: u32) -> Option<Vec<u32>> {
+        if self.rule == Rule::None || project == self.ask.project {
+            return None;
+        }
+        let (mine, theirs) = pool.tree.below_common(self.ask.project, project);
+        if self.rule == Rule::Quota {
+            let within = self.within_from.iter().find(|(position, _)| *position == mine)?.1;
+            if !within {
+                return None;
+            }
+        }
+        let mut levels = Vec::new();
+        for (position, node) in pool.tree.path(project) {
+            if self.rule == Rule::Share || node.has_quota {
+                let excess = self.excess(node);
+                if excess.iter().all(|above| *above <= 0) {
+                    return None;
+                }
+                self.budgets.entry(position).or_insert(Budget { excess, taken: [0; 4], sizes: BTreeMap::new() });
+                levels.push(position);
+            }
+            if position == theirs {
+                break;
+            }
+        }
+        Some(levels)
+    }
+
+    /// How far an account is above the line, in the dimensions the claimant asks for.
+    fn excess(&self, node: &Node) -> [i128; 4] {
+        const ABSENT: i128 = i128::MIN / 4;
+        let above = |used: u64, line: u64| i128::from(used) - i128::from(line);
+        if self.rule == Rule::Share {
+            return [above(node.used.amounts[GPU], node.share), ABSENT, ABSENT, ABSENT];
+        }
+        let mut excess = [ABSENT; 4];
+        for (dimension, excess) in excess.iter_mut().take(3).enumerate() {
+            if self.ask.amounts[dimension] > 0
+                && let Some(quota) = node.quota_in(dimension)
+            {
+                *excess = above(node.used.amounts[dimension], quota);
+            }
+        }
+        if let Some(model) = self.ask.model
+            && let Some((_, quota)) = node.model_quotas.iter().find(|(of, _)| *of == model)
+        {
+            excess[3] = above(Usage::model(&node.used, model), *quota);
+        }
+        excess
+    }
+
+    /// Charges a victim of another project.
+    pub(crate) fn take(&mut self, project: u32, size: &Dimensions) {
+        self.change(project, size, true);
+    }
+
+    /// Gives a victim back.
+    pub(crate) fn give(&mut self, project: u32, size: &Dimensions) {
+        self.change(project, size, false);
+    }
+
+    fn change(&mut self, project: u32, size: &Dimensions, take: bool) {
+        let Some(Some(levels)) = self.levels.get(&project) else { return };
+        for level in levels {
+            let budget = self.budgets.get_mut(level).expect("a level has a budget");
+            let before = budget.holds(self.line);
+            for (taken, size) in budget.taken.iter_mut().zip(size) {
+                *taken = if take { *taken + u128::from(*size) } else { *taken - u128::from(*size) };
+            }
+            let count = budget.sizes.entry(size[GPU]).or_default();
+            *count = if take { *count + 1 } else { *count - 1 };
+            if *count == 0 {
+                budget.sizes.remove(&size[GPU]);
+            }
+            match (before, budget.holds(self.line)) {
+                (true, false) => self.broken += 1,
+                (false, true) => self.broken -= 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether everything charged so far may be taken together.
+    pub(crate) fn holds(&self) -> bool {
+        self.broken == 0
+    }
+
+    /// The most GPUs that could ever be taken from a project, given the sizes of its victims.
+    pub(crate) fn most_from(&mut self, pool: &Pool, project: u32) -> u128 {
+        if !self.may_take_from(pool, project) {
+            return 0;
+        }
+        let Some(Some(levels)) = self.levels.get(&project) else { return 0 };
+        let sizes: Vec<u64> = pool.queues[project as usize].victims.sizes().filter(|size| *size > 0).collect();
+        let Some(largest) = sizes.iter().max() else { return 0 };
+        let step = sizes.iter().fold(0, |step, size| greatest_common_divisor(step, *size));
+        let bound = levels.iter().map(|level| {
+            let budget = &self.budgets[level];
+            // Other dimensions may let more be taken; then GPUs alone prove nothing.
+            if budget.excess[1..].iter().any(|above| *above > 0) {
+                return u128::MAX / 4;
+            }
+            let above = budget.excess[GPU].max(0) as u128;
+            match (above, self.line) {
+                (0, _) => 0,
+                (above, Line::Keep) => above / u128::from(step) * u128::from(step),
+                (above, Line::Straddle) => {
+                    (above.div_ceil(u128::from(step)) - 1) * u128::from(step) + u128::from(*largest)
+                }
+            }
+        });
+        bound.min().unwrap_or(u128::MAX / 4)
+    }
+}
+
+impl Budget {
+    fn holds(&self, line: Line) -> bool {
+        let largest = self.sizes.last_key_value().map_or(0, |(size, _)| u128::from(*size));
+        if self.sizes.is_empty() {
+            return true;
+        }
+        (0..4).any(|dimension| {
+            let above = self.excess[dimension];
+            if above <= 0 {
+                return false;
+            }
+            let above = above as u128;
+            match line {
+                Line::Keep => self.taken[dimension] <= above,
+                // The largest goes last. Only GPUs are compared by size, so in other dimensions all must fit.
+                Line::Straddle if dimension == GPU => self.taken[GPU] - largest < above,
+                Line::Straddle => self.taken[dimension] <= above,
+            }
+        })
+    }
+}
+
+fn greatest_common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+}

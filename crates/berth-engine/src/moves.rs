@@ -1,0 +1,191 @@
+//! Moves: making room by putting running work elsewhere, when that costs less than it gives.
+
+use crate::{claim::Ask, node::Free, pool::Pool};
+use berth_types::{Action, Gpus, Phase, Place, Span, StartBasis, Time};
+use std::collections::BTreeMap;
+
+/// Nodes looked at for one move; the emptiest come first, so more rarely helps.
+const NODES_TRIED: usize = 64;
+
+/// A way to make room on one node.
+struct Clearing {
+    node: u32,
+    moved: Vec<(u32, Vec<Place>)>,
+    /// GPU-milliseconds that the moves destroy.
+    cost: u128,
+}
+
+impl Pool {
+    /// Lets waiting workloads of one task start by moving others out of their way.
+    pub(crate) fn make_moves(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.next_move = None;
+        if !self.policy.moves || self.waiting_classes.is_empty() {
+            return;
+        }
+        let candidates: Vec<(u32, u32)> = self.move_candidates();
+        for (project, slot) in candidates {
+            let ask = self.ask(project, self.class_of(slot));
+            let Some(clearing) = self.find_clearing(slot, &ask, now) else { continue };
+            let waited = now.since(self.entry(slot).workload.submitted);
+            let gives = u128::from(ask.amounts[0]) * u128::from(waited.0) / u128::from(Gpus::SCALE);
+            if gives <= clearing.cost {
+                self.note_next_move(&ask, clearing.cost, slot, now);
+                continue;
+            }
+            self.clear_and_start(slot, &ask, clearing, now, actions);
+        }
+    }
+
+    /// The first waiting workload of each project and class that may start, fits nowhere, and is one task.
+    fn move_candidates(&self) -> Vec<(u32, u32)> {
+        let mut found = Vec::new();
+        for class_id in &self.waiting_classes {
+            let class = &self.classes[*class_id as usize];
+            let room = self.free_gpus >= class.asked;
+            if class.min != 1 || class.fits || !class.possible || !room || class.asked == 0 {
+                continue;
+            }
+            for project in &class.projects {
+                let ask = self.ask(*project, class);
+                if self.barrier(&ask, 0).is_some() {
+                    continue;
+                }
+                let group = &self.queues[*project as usize].waiting[class_id];
+                let first = group.iter().find(|(_, _, _, slot)| {
+                    let workload = &self.entry(*slot).workload;
+                    workload.is_queued() && workload.evicted.is_none_or(|at| at < self.heads_now())
+                });
+                if let Some((priority, submitted, id, slot)) = first {
+                    found.push((*priority, *submitted, *id, *project, *slot));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, _, _, project, slot)| (project, slot)).collect()
+    }
+
+    /// The cheapest node on which moving others makes room for one task.
+    fn find_clearing(&self, slot: u32, ask: &Ask, now: Time) -> Option<Clearing> {
+        let class = self.class_of(slot);
+        let (shape, fit) = &self.shapes[class.shape as usize];
+        let guaranteed = self.within_quota(ask);
+        let mut nodes: Vec<(u64, u64, u32)> = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let Some(node) = node.as_ref().filter(|node| node.ready) else { continue };
+            if fit.domain_of(at as u32).is_none() || !node.reserved.is_empty() {
+                continue;
+            }
+            let free: u64 = node.decided.devices.iter().map(|free| u64::from(*free)).sum();
+            // A node that gives nothing of its own only shifts the lack elsewhere.
+            if free > 0 && node.copies(shape, &node.empty()) > 0 {
+                nodes.push((u64::MAX - free, node.id.0, at as u32));
+            }
+        }
+        nodes.sort_unstable();
+        nodes.truncate(NODES_TRIED);
+        let found = nodes.into_iter().filter_map(|(_, _, at)| self.clear_node(at, slot, guaranteed, now));
+        found.min_by_key(|clearing| (clearing.cost, self.node(clearing.node).id))
+    }
+
+    fn clear_node(&self, at: u32, slot: u32, guaranteed: bool, now: Time) -> Option<Clearing> {
+        let class = self.class_of(slot);
+        let shape = &self.shapes[class.shape as usize].0;
+        let node = self.node(at);
+        let mut movable: Vec<(u128, u32)> = node
+            .tasks
+            .iter()
+            .filter(|task| self.may_move(**task, slot, guaranteed, now))
+            .map(|task| (self.cost_of_move(*task, now), *task))
+            .collect();
+        movable.sort_unstable();
+        movable.dedup();
+        let mut free = node.decided.clone();
+        let (mut moved, mut cost) = (Vec::new(), 0);
+        let mut elsewhere: BTreeMap<u32, Free> = BTreeMap::new();
+        for (price, task) in movable {
+            if node.copies(shape, &free) > 0 {
+                break;
+            }
+            let Some(places) = self.place_elsewhere(task, at, &mut elsewhere) else { continue };
+            for place in self.entry(task).workload.places() {
+                free.give(place);
+            }
+            cost += price;
+            moved.push((task, places));
+        }
+        (node.copies(shape, &free) > 0 && !moved.is_empty()).then_some(Clearing { node: at, moved, cost })
+    }
+
+    fn cost_of_move(&self, task: u32, now: Time) -> u128 {
+        let workload = &self.entry(task).workload;
+        let gpus: Gpus = workload.places().map(Place::gpus).sum();
+        let restart = u128::from(gpus.0) * u128::from(self.policy.restart_cost.0) / u128::from(Gpus::SCALE);
+        workload.work_lost(now, self.policy.lost_cap) + restart
+    }
+
+    /// Preemptible work of one task outside its minimum run time. In-quota work of others moves only for a guarantee.
+    fn may_move(&self, task: u32, slot: u32, guaranteed: bool, now: Time) -> bool {
+        let entry = self.entry(task);
+        let Phase::Running { tasks, leaving, since, .. } = &entry.workload.phase else { return false };
+        let protected = *since + self.queues[entry.project as usize].min_run.max(Span(1)) > now;
+        let single = tasks.len() == 1 && leaving.is_empty() && entry.workload.spec.tasks.max() == 1;
+        let own = entry.project == self.entry(slot).project;
+        let borrows = self.tree.at(entry.project).borrowed_with(0) > 0;
+        entry.workload.spec.preemptible && !protected && single && (guaranteed || own || borrows)
+    }
+
+    /// A free place for a moved task on another node that accepts it.
+    fn place_elsewhere(&self, task: u32, but: u32, trial: &mut BTreeMap<u32, Free>) -> Option<Vec<Place>> {
+        let class = self.class_of(task);
+        let (shape, fit) = &self.shapes[class.shape as usize];
+        let mut best: Option<(u64, u64, u32)> = None;
+        for (at, node) in self.nodes.iter().enumerate() {
+            let at = at as u32;
+            let Some(node) = node.as_ref().filter(|node| node.ready && at != but && node.reserved.is_empty()) else {
+                continue;
+            };
+            if fit.domain_of(at).is_none() {
+                continue;
+            }
+            let free = trial.get(&at).unwrap_or(&node.decided);
+            let left: u64 = free.devices.iter().map(|free| u64::from(*free)).sum();
+            if left > 0
+                && node.copies(shape, free) > 0
+                && best.is_none_or(|(least, id, _)| (left, node.id.0) < (least, id))
+            {
+                best = Some((left, node.id.0, at));
+            }
+        }
+        let (_, _, at) = best?;
+        let node = self.node(at);
+        let free = trial.entry(at).or_insert_with(|| node.decided.clone());
+        let place = node.choose(shape, free, 0)?;
+        free.take(&place);
+        Some(vec![place])
+    }
+
+    fn clear_and_start(&mut self, slot: u32, ask: &Ask, clearing: Clearing, now: Time, actions: &mut Vec<Action>) {
+        let winner = self.entry(slot).workload.id;
+        let basis: StartBasis = self.basis(ask);
+        for (task, places) in clearing.moved {
+            let workload = &self.entry(task).workload;
+            let lost = workload.work_lost(now, self.policy.lost_cap);
+            let workload = workload.id;
+            self.decide(task, Action::Move { workload, places, winner: Some(winner), lost }, now, actions);
+        }
+        let node = self.node(clearing.node);
+        let shape = &self.shapes[self.class_of(slot).shape as usize].0;
+        let place = node.choose(shape, &node.decided, 0).expect("the node was cleared for it");
+        self.put(slot, vec![place], basis, now, actions);
+    }
+
+    /// When the wait will have outgrown the cost of the move.
+    fn note_next_move(&mut self, ask: &Ask, cost: u128, slot: u32, now: Time) {
+        let per_milli = u128::from(ask.amounts[0]).max(1);
+        let wait = (cost * u128::from(Gpus::SCALE)).div_ceil(per_milli) + 1;
+        let at = self.entry(slot).workload.submitted + Span(u64::try_from(wait).unwrap_or(u64::MAX));
+        if at > now {
+            self.next_move = Some(self.next_move.map_or(at, |known| known.min(at)));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! One node as the engine sees it: what is decided on it, what is occupied, and by whom.
+
+use crate::shape::Shape;
+use berth_types::{Bytes, Cpu, Device, DeviceShare, Gpus, Name, Node, NodeCondition, NodeId, Place, Share};
+use std::collections::BTreeMap;
+
+/// All of one device, in millionths.
+pub(crate) const WHOLE: u32 = Gpus::SCALE as u32;
+
+/// Free amounts of one node in one view; small enough to copy for a trial.
+#[derive(Clone, Debug)]
+pub(crate) struct Free {
+    /// Free millionths by device.
+    pub(crate) devices: Vec<u32>,
+    pub(crate) cpu: u64,
+    pub(crate) memory: u64,
+}
+
+impl Free {
+    pub(crate) fn give(&mut self, place: &Place) {
+        for taken in &place.devices {
+            self.devices[taken.device as usize] += taken.share.millionths();
+        }
+        self.cpu += place.cpu.0;
+        self.memory += place.memory.0;
+    }
+
+    pub(crate) fn take(&mut self, place: &Place) {
+        for taken in &place.devices {
+            self.devices[taken.device as usize] -= taken.share.millionths();
+        }
+        self.cpu -= place.cpu.0;
+        self.memory -= place.memory.0;
+    }
+
+    /// Whether a place is free here.
+    pub(crate) fn holds(&self, place: &Place) -> bool {
+        place.devices.iter().all(|taken| self.devices[taken.device as usize] >= taken.share.millionths())
+            && self.cpu >= place.cpu.0
+            && self.memory >= place.memory.0
+    }
+}
+
+/// A node, its two views of capacity, and the workloads that count on it.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeSlot {
+    pub(crate) id: NodeId,
+    pub(crate) ready: bool,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) cpu: Cpu,
+    pub(crate) memory: Bytes,
+    pub(crate) labels: BTreeMap<Name, Name>,
+    /// Free when everything that was told to leave has left.
+    pub(crate) decided: Free,
+    /// Free at this moment.
+    pub(crate) occupied: Free,
+    /// Amounts named by reservations, which non-preemptible work may not use.
+    pub(crate) reserved: Vec<(u32, Place)>,
+    /// Slots of workloads with a decided place here, one entry per place.
+    pub(crate) tasks: Vec<u32>,
+    /// Grows with every change, so that an index can see whether it is behind.
+    pub(crate) version: u32,
+}
+
+impl NodeSlot {
+    pub(crate) fn new(node: &Node) -> Self {
+        let free = Free { devices: vec![WHOLE; node.devices.len()], cpu: node.cpu.0, memory: node.memory.0 };
+        Self {
+            id: node.id,
+            ready: node.condition == NodeCondition::Ready,
+            devices: node.devices.clone(),
+            cpu: node.cpu,
+            memory: node.memory,
+            labels: node.labels.clone(),
+            decided: free.clone(),
+            occupied: free,
+            reserved: Vec::new(),
+            tasks: Vec::new(),
+            version: 1,
+        }
+    }
+
+    /// What is free of an empty node.
+    pub(crate) fn empty(&self) -> Free {
+        Free { devices: vec![WHOLE; self.devices.len()], cpu: self.cpu.0, memory: self.memory.0 }
+    }
+
+    /// What work that must not touch reservations may use.
+    pub(crate) fn unreserved(&self) -> Free {
+        let mut free = self.decided.clone();
+        for (_, place) in &self.reserved {
+            for taken in &place.devices {
+                let device = &mut free.devices[taken.device as usize];
+                *device = device.saturating_sub(taken.share.millionths());
+            }
+            free.cpu = free.cpu.saturating_sub(place.cpu.0);
+            free.memory = free.memory.saturating_sub(place.memory.0);
+        }
+        free
+    }
+
+    /// Whether a place takes something that a reservation of another workload needs.
+    pub(crate) fn overlaps_reservation(&self, place: &Place, own: u32) -> bool {
+        let others: Vec<_> = self.reserved.iter().filter(|(owner, _)| *owner != own).collect();
+        if others.is_empty() {
+            return false;
+        }
+        let mut free = self.decided.clone();
+        for (_, reserved) in others {
+            for taken in &reserved.devices {
+                let device = &mut free.devices[taken.device as usize];
+                *device = device.saturating_sub(taken.share.millionths());
+            }
+            free.cpu = free.cpu.saturating_sub(reserved.cpu.0);
+            free.memory = free.memory.saturating_sub(reserved.memory.0);
+        }
+        !free.holds(place)
+    }
+
+    /// How many tasks of a shape fit into `free` of this node; exact.
+    pub(crate) fn copies(&self, shape: &Shape, free: &Free) -> u32 {
+        let request = &shape.request;
+        let by_cpu = if request.cpu.0 == 0 { u64::from(u32::MAX) } else { free.cpu / request.cpu.0 };
+        let by_memory = if request.memory.0 == 0 { u64::from(u32::MAX) } else { free.memory / request.memory.0 };
+        let bound = by_cpu.min(by_memory).min(u64::from(berth_types::Tasks::MAX)) as u32;
+        let wanted = u32::from(request.gpu.devices());
+        if wanted == 0 || bound == 0 {
+            return bound;
+        }
+        if shape.whole {
+            let accepted = self.devices.iter().zip(&free.devices);
+            let count = accepted.filter(|(device, free)| **free == WHOLE && shape.accepts(device)).count();
+            return bound.min(count as u32 / wanted);
+        }
+        let fits = |device: &Device, free: u32| match shape.share_on(device) {
+            Some(share) => free / share.millionths(),
+            None => 0,
+        };
+        let each = self.devices.iter().zip(&free.devices).map(|(device, free)| fits(device, *free));
+        if wanted == 1 {
+            return bound.min(each.sum());
+        }
+        // The largest number of copies that can each be given distinct devices.
+        let each: Vec<u32> = each.collect();
+        let enough = |copies: u32| each.iter().map(|fit| (*fit).min(copies)).sum::<u32>() >= wanted * copies;
+        let (mut low, mut high) = (0, bound.min(each.iter().sum::<u32>() / wanted));
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if enough(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    /// Chooses devices for one task of a shape in `free`: those that need nobody to leave first, then the tightest
+    /// fit, then the lowest position. The choice keeps as many further copies possible as there can be.
+    pub(crate) fn choose(&self, shape: &Shape, free: &Free, rank: u32) -> Option<Place> {
+        let request = &shape.request;
+        if free.cpu < request.cpu.0 || free.memory < request.memory.0 {
+            return None;
+        }
+        let wanted = usize::from(request.gpu.devices());
+        let mut devices = Vec::with_capacity(wanted);
+        if wanted > 0 {
+            let mut options: Vec<(bool, u32, u32, u8, Share)> = Vec::with_capacity(self.devices.len());
+            for (position, device) in self.devices.iter().enumerate() {
+                let Some(share) = shape.share_on(device) else { continue };
+                let left = free.devices[position];
+                if left < share.millionths() {
+                    continue;
+                }
+                let blocked = self.occupied.devices[position] < share.millionths();
+                // With several devices per task, devices with room for most copies go first: that is what keeps
+                // the count of further copies exact. With one, the tightest goes first.
+                let room = if wanted > 1 { u32::MAX - left / share.millionths() } else { 0 };
+                options.push((blocked, room, left - share.millionths(), position as u8, share));
+            }
+            if options.len() < wanted {
+                return None;
+            }
+            if wanted > 1 && !shape.whole {
+                options.sort_unstable_by_key(|option| (option.1, option.0, option.2, option.3));
+            } else {
+                options.sort_unstable();
+            }
+            options.truncate(wanted);
+            devices.extend(options.iter().map(|option| DeviceShare { device: option.3, share: option.4 }));
+            devices.sort_unstable_by_key(|taken| taken.device);
+        }
+        Some(Place { rank, node: self.id, devices, cpu: request.cpu, memory: request.memory })
+    }
+
+    /// GPUs of this node that count as capacity: all of a ready node, what is in use on another.
+    pub(crate) fn capacity(&self) -> u64 {
+        let all = self.devices.len() as u64 * Gpus::SCALE;
+        if self.ready {
+            return all;
+        }
+        let pairs = self.decided.devices.iter().zip(&self.occupied.devices);
+        pairs.map(|(decided, occupied)| u64::from(WHOLE - decided.min(occupied))).sum()
+    }
+}

@@ -1,0 +1,712 @@
+//! One pool: nodes, accounts and workloads, and the indexes over them.
+//!
+//! Every index is a projection of the workloads. A workload that changes is taken out of all indexes, changed, and put
+//! back, so that an index cannot drift from what it indexes.
+
+use crate::{
+    fit::{ChangeLog, Fit},
+    hash::IdMap,
+    mix::Mix,
+    node::NodeSlot,
+    order::Heads,
+    queue::{ProjectQueue, QueueKey, VictimEntry, VictimGroup},
+    shape::{Shape, ShapeKey},
+    tree::{Charge, Sign, Tree},
+};
+use berth_types::{
+    AfterStop, Change, ChangeError, Department, DepartmentId, Gpus, Kind, Name, Node, NodeId, Phase, Place, Policy,
+    Project, ProjectId, Time, Workload, WorkloadId,
+};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+};
+
+/// Departments and projects, as they were set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Organisation {
+    pub(crate) departments: BTreeMap<DepartmentId, Department>,
+    pub(crate) projects: BTreeMap<ProjectId, Project>,
+}
+
+/// A workload and the interned things it refers to.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) workload: Workload,
+    /// Position of its project in the tree.
+    pub(crate) project: u32,
+    pub(crate) class: u32,
+}
+
+/// Workloads that ask for the same tasks and the same number of them: they fit or do not fit together.
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    pub(crate) shape: u32,
+    pub(crate) min: u32,
+    /// Projects with waiting workloads of this class.
+    pub(crate) projects: BTreeSet<u32>,
+    /// GPUs one workload of this class is charged while it waits.
+    pub(crate) asked: u64,
+    /// Whether an empty pool has room.
+    pub(crate) possible: bool,
+    /// Whether it fitted when it was looked at last.
+    pub(crate) fits: bool,
+    /// The model it names, if exactly one.
+    pub(crate) model: Option<usize>,
+}
+
+/// One pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: Name,
+    pub(crate) policy: Policy,
+    pub(crate) nodes: Vec<Option<NodeSlot>>,
+    node_slots: IdMap<NodeId, u32>,
+    pub(crate) log: ChangeLog,
+    pub(crate) tree: Tree,
+    /// By position in the tree; departments have an empty one.
+    pub(crate) queues: Vec<ProjectQueue>,
+    pub(crate) entries: Vec<Option<Entry>>,
+    free_entries: Vec<u32>,
+    entry_slots: IdMap<WorkloadId, u32>,
+    pub(crate) shapes: Vec<(Shape, Fit)>,
+    shape_ids: HashMap<ShapeKey, u32>,
+    pub(crate) classes: Vec<Class>,
+    class_ids: BTreeMap<(u32, u32), u32>,
+    /// Classes that somebody waits with.
+    pub(crate) waiting_classes: BTreeSet<u32>,
+    models: Vec<Name>,
+    pub(crate) mix: Mix,
+    /// Running workloads with elastic extras.
+    pub(crate) extras: BTreeSet<(WorkloadId, u32)>,
+    /// Running workloads that could have more extras.
+    pub(crate) elastic: BTreeSet<(Time, WorkloadId, u32)>,
+    /// When running workloads must end.
+    pub(crate) deadlines: BTreeSet<(Time, u32)>,
+    /// Waiting workloads with a reservation.
+    pub(crate) reservations: BTreeSet<(Time, WorkloadId, u32)>,
+    /// Held workloads whose places may have become free.
+    pub(crate) held_to_check: BTreeSet<u32>,
+    /// GPUs that count as capacity, and those free of decisions on ready nodes.
+    pub(crate) capacity: u64,
+    pub(crate) free_gpus: u64,
+    /// Whether demand or capacity changed since shares were divided.
+    pub(crate) shares_stale: bool,
+    /// Projects whose head must be looked at again.
+    pub(crate) stale_heads: BTreeSet<u32>,
+    pub(crate) heads: Heads,
+    /// When a move will have become worth its cost.
+    pub(crate) next_move: Option<Time>,
+    /// Grows with every change; what failed at this version need not be tried again.
+    pub(crate) version: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(name: Name, policy: Policy, organisation: &Organisation) -> Self {
+        let mut models = Vec::new();
+        let tree = Tree::new(&name, &organisation.departments, &organisation.projects, |model| {
+            intern_model(&mut models, model)
+        });
+        let mut pool = Self {
+            name,
+            mix: Mix::new(&policy),
+            policy,
+            nodes: Vec::new(),
+            node_slots: IdMap::default(),
+            log: ChangeLog::default(),
+            queues: vec![ProjectQueue::default(); tree.nodes.len()],
+            tree,
+            entries: Vec::new(),
+            free_entries: Vec::new(),
+            entry_slots: IdMap::default(),
+            shapes: Vec::new(),
+            shape_ids: HashMap::new(),
+            classes: Vec::new(),
+            class_ids: BTreeMap::new(),
+            waiting_classes: BTreeSet::new(),
+            models,
+            extras: BTreeSet::new(),
+            elastic: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            reservations: BTreeSet::new(),
+            held_to_check: BTreeSet::new(),
+            capacity: 0,
+            free_gpus: 0,
+            shares_stale: true,
+            stale_heads: BTreeSet::new(),
+            heads: Heads::default(),
+            next_move: None,
+            version: 0,
+        };
+        pool.load_project_settings(organisation);
+        pool
+    }
+
+    pub(crate) fn slot(&self, id: WorkloadId) -> Option<u32> {
+        self.entry_slots.get(&id).copied()
+    }
+
+    pub(crate) fn node_slot(&self, id: NodeId) -> Option<u32> {
+        self.node_slots.get(&id).copied()
+    }
+
+    pub(crate) fn entry(&self, slot: u32) -> &Entry {
+        self.entries[slot as usize].as_ref().expect("a slot in an index is in use")
+    }
+
+    pub(crate) fn node(&self, slot: u32) -> &NodeSlot {
+        self.nodes[slot as usize].as_ref().expect("a node with places on it is there")
+    }
+
+    pub(crate) fn class_of(&self, slot: u32) -> &Class {
+        &self.classes[self.entry(slot).class as usize]
+    }
+
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = &Workload> {
+        self.entries.iter().flatten().map(|entry| &entry.workload)
+    }
+
+    /// Whether any place, decided or occupied, is on the node.
+    pub(crate) fn in_use(&self, id: NodeId) -> bool {
+        self.node_slot(id).is_some_and(|slot| {
+            let node = self.node(slot);
+            !node.tasks.is_empty()
+                || node.occupied.devices.iter().any(|free| *free != crate::node::WHOLE)
+                || node.occupied.cpu != node.cpu.0
+                || node.occupied.memory != node.memory.0
+        })
+    }
+
+    /// A node came or changed. What is placed on it stays.
+    pub(crate) fn set_node(&mut self, node: &Node) {
+        let slot = match self.node_slot(node.id) {
+            Some(slot) => slot,
+            None => {
+                // Slots are not used again, so that an index never confuses two nodes.
+                let slot = self.nodes.len() as u32;
+                self.nodes.push(None);
+                self.node_slots.insert(node.id, slot);
+                slot
+            }
+        };
+        for device in &node.devices {
+            intern_model(&mut self.models, &device.model);
+        }
+        let mut fresh = NodeSlot::new(node);
+        if let Some(known) = self.nodes[slot as usize].take() {
+            self.count_capacity(&known, Sign::Minus);
+            fresh.version = known.version + 1;
+            // A node changes size only while nothing is placed on it, so what is placed fits as it did.
+            if known.devices == fresh.devices && known.cpu == fresh.cpu && known.memory == fresh.memory {
+                fresh.decided = known.decided;
+                fresh.occupied = known.occupied;
+                fresh.reserved = known.reserved;
+                fresh.tasks = known.tasks;
+            }
+        }
+        self.count_capacity(&fresh, Sign::Plus);
+        self.nodes[slot as usize] = Some(fresh);
+        self.on_node_set(slot);
+    }
+
+    /// A node went; nothing is placed on it.
+    pub(crate) fn remove_node(&mut self, id: NodeId) {
+        let Some(slot) = self.node_slots.remove(&id) else { return };
+        if let Some(known) = self.nodes[slot as usize].clone() {
+            self.count_capacity(&known, Sign::Minus);
+        }
+        self.nodes[slot as usize] = None;
+        self.on_node_set(slot);
+    }
+
+    /// Reservations that name a node which goes or changes size are gone with it.
+    pub(crate) fn drop_reservations_on(&mut self, id: NodeId) {
+        let named: Vec<u32> = self
+            .reservations
+            .iter()
+            .map(|(_, _, slot)| *slot)
+            .filter(|slot| self.entry(*slot).workload.reserved_on(id))
+            .collect();
+        for slot in named {
+            self.unindex(slot);
+            let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
+            entry.workload.phase = Phase::Queued { reservation: None };
+            self.index(slot);
+        }
+    }
+
+    fn count_capacity(&mut self, node: &NodeSlot, sign: Sign) {
+        self.capacity = sign.apply(self.capacity, node.capacity());
+        if node.ready {
+            let free: u64 = node.decided.devices.iter().map(|free| u64::from(*free)).sum();
+            self.free_gpus = sign.apply(self.free_gpus, free);
+        }
+    }
+
+    fn on_node_set(&mut self, slot: u32) {
+        for (shape, fit) in &mut self.shapes {
+            fit.on_node(shape, &self.nodes, slot);
+            if matches!(shape.request.gpu, berth_types::GpuRequest::Memory { .. }) {
+                fit.charge = crate::fit::smallest_charge(shape, &self.nodes);
+            }
+        }
+        for class in &mut self.classes {
+            let fit = &self.shapes[class.shape as usize].1;
+            class.asked = fit.charge * u64::from(class.min);
+            class.possible = fit.most_when_empty() >= u64::from(class.min);
+        }
+        self.log.push(slot, self.nodes.len());
+        self.shares_stale = true;
+        self.version += 1;
+        self.mark_all_heads();
+    }
+
+    /// Departments or projects changed.
+    pub(crate) fn set_organisation(&mut self, organisation: &Organisation) {
+        let models = &mut self.models;
+        let mut tree = Tree::new(&self.name, &organisation.departments, &organisation.projects, |model| {
+            intern_model(models, model)
+        });
+        let same = tree.nodes.len() == self.tree.nodes.len()
+            && tree.nodes.iter().zip(&self.tree.nodes).all(|(new, old)| {
+                new.account == old.account && new.parent == old.parent
+            });
+        if same && !self.project_settings_changed(organisation) {
+            for (new, old) in tree.nodes.iter_mut().zip(&mut self.tree.nodes) {
+                new.used = std::mem::take(&mut old.used);
+                new.non_preemptible = std::mem::take(&mut old.non_preemptible);
+                new.extras = old.extras;
+            }
+            self.tree = tree;
+        } else {
+            let slots: Vec<u32> = (0..self.entries.len() as u32).filter(|slot| self.entries[*slot as usize].is_some()).collect();
+            for slot in &slots {
+                self.unindex(*slot);
+            }
+            let evicted: BTreeMap<_, _> = self
+                .tree
+                .nodes
+                .iter()
+                .zip(&self.queues)
+                .map(|(node, queue)| (node.account, queue.evicted))
+                .collect();
+            self.queues = tree
+                .nodes
+                .iter()
+                .map(|node| ProjectQueue {
+                    evicted: evicted.get(&node.account).copied().unwrap_or_default(),
+                    ..ProjectQueue::default()
+                })
+                .collect();
+            self.tree = tree;
+            self.load_project_settings(organisation);
+            for slot in slots {
+                let (project, class) = {
+                    let entry = self.entry(slot);
+                    let spec = entry.workload.spec.clone();
+                    (self.tree.project(spec.project), self.intern_class(&spec, &organisation.projects[&spec.project]))
+                };
+                let entry = self.entries[slot as usize].as_mut().expect("was just looked at");
+                (entry.project, entry.class) = (project, class);
+                self.index(slot);
+            }
+        }
+        self.heads = Heads::default();
+        self.shares_stale = true;
+        self.version += 1;
+        self.mark_all_heads();
+    }
+
+    fn project_settings_changed(&self, organisation: &Organisation) -> bool {
+        organisation.projects.iter().any(|(id, project)| {
+            let position = self.tree.project(*id);
+            let queue = &self.queues[position as usize];
+            let limits = queue.min_run == project.min_run
+                && queue.interactive_time_limit == project.interactive_time_limit
+                && queue.time_limit == project.time_limit
+                && queue.idle_limit == project.idle_limit;
+            !limits || queue.selectors != (project.train_nodes.clone(), project.interactive_nodes.clone())
+        })
+    }
+
+    fn load_project_settings(&mut self, organisation: &Organisation) {
+        for (id, project) in &organisation.projects {
+            let queue = &mut self.queues[self.tree.project(*id) as usize];
+            queue.min_run = project.min_run;
+            queue.interactive_time_limit = project.interactive_time_limit;
+            queue.time_limit = project.time_limit;
+            queue.idle_limit = project.idle_limit;
+            queue.selectors = (project.train_nodes.clone(), project.interactive_nodes.clone());
+        }
+    }
+
+    fn mark_all_heads(&mut self) {
+        for (position, queue) in self.queues.iter().enumerate() {
+            if !queue.waiting.is_empty() {
+                self.stale_heads.insert(position as u32);
+            }
+        }
+    }
+
+    /// A workload came.
+    pub(crate) fn insert(&mut self, workload: Workload, project: &Project) {
+        let class = self.intern_class(&workload.spec, project);
+        let position = self.tree.project(workload.spec.project);
+        let id = workload.id;
+        let entry = Entry { workload, project: position, class };
+        let slot = match self.free_entries.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = Some(entry);
+                slot
+            }
+            None => {
+                self.entries.push(Some(entry));
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.entry_slots.insert(id, slot);
+        self.index(slot);
+    }
+
+    /// A finished workload is forgotten.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.unindex(slot);
+        if let Some(entry) = self.entries[slot as usize].take() {
+            self.entry_slots.remove(&entry.workload.id);
+            self.free_entries.push(slot);
+        }
+    }
+
+    /// Lets a change happen to a workload.
+    pub(crate) fn change(&mut self, slot: u32, change: &Change) -> Result<(), ChangeError> {
+        self.unindex(slot);
+        let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
+        let result = entry.workload.apply(change);
+        if let Change::Decided { action: berth_types::Action::Evict { .. }, at } = change
+            && result.is_ok()
+        {
+            let project = entry.project as usize;
+            self.queues[project].evicted = self.queues[project].evicted.max(*at);
+        }
+        self.index(slot);
+        result
+    }
+
+    fn intern_class(&mut self, spec: &berth_types::WorkloadSpec, project: &Project) -> u32 {
+        let project_selector = match spec.kind {
+            Kind::Interactive => project.interactive_nodes.clone(),
+            _ => project.train_nodes.clone(),
+        };
+        let key = ShapeKey {
+            request: spec.request.clone(),
+            selector: spec.selector.clone(),
+            project_selector,
+            preemptible: spec.preemptible,
+            level: spec.topology.required.clone(),
+        };
+        let shape = match self.shape_ids.get(&key) {
+            Some(shape) => *shape,
+            None => {
+                let shape = Shape::new(&key);
+                let fit = Fit::new(&shape, &self.nodes, &self.log);
+                self.shapes.push((shape, fit));
+                let id = self.shapes.len() as u32 - 1;
+                self.shape_ids.insert(key, id);
+                id
+            }
+        };
+        let min = spec.tasks.min();
+        if let Some(class) = self.class_ids.get(&(shape, min)) {
+            return *class;
+        }
+        let model = spec.request.named_model().map(|model| intern_model(&mut self.models, model));
+        let fit = &self.shapes[shape as usize].1;
+        self.classes.push(Class {
+            shape,
+            min,
+            projects: BTreeSet::new(),
+            asked: fit.charge * u64::from(min),
+            possible: fit.most_when_empty() >= u64::from(min),
+            fits: false,
+            model,
+        });
+        let id = self.classes.len() as u32 - 1;
+        self.class_ids.insert((shape, min), id);
+        id
+    }
+
+    /// Takes a workload out of every index.
+    fn unindex(&mut self, slot: u32) {
+        self.project_into_indexes(slot, Sign::Minus);
+    }
+
+    /// Puts a workload into every index.
+    fn index(&mut self, slot: u32) {
+        self.project_into_indexes(slot, Sign::Plus);
+    }
+
+    fn project_into_indexes(&mut self, slot: u32, sign: Sign) {
+        let entry = self.entries[slot as usize].take().expect("a slot in use");
+        let workload = &entry.workload;
+        self.version += 1;
+        for place in workload.places() {
+            self.project_place(place, slot, sign);
+        }
+        for place in workload.occupied() {
+            self.project_occupied(place, sign);
+        }
+        let non_preemptible = !workload.spec.preemptible;
+        let base = self.charge_of(workload.base_places());
+        self.tree.charge(entry.project, &base, non_preemptible, sign);
+        let extras: u64 = workload.extra_places().map(|place| place.gpus().0).sum();
+        if extras > 0 {
+            self.tree.charge_extras(entry.project, extras, sign);
+            change_set(&mut self.extras, (workload.id, slot), sign);
+        }
+        self.project_phase(&entry, slot, sign);
+        self.stale_heads.insert(entry.project);
+        self.entries[slot as usize] = Some(entry);
+    }
+
+    fn project_phase(&mut self, entry: &Entry, slot: u32, sign: Sign) {
+        let workload = &entry.workload;
+        let queue = &mut self.queues[entry.project as usize];
+        let waits = match &workload.phase {
+            Phase::Queued { .. } | Phase::Stopping { then: AfterStop::Requeue, .. } => true,
+            Phase::Held { .. } => {
+                if matches!(sign, Sign::Plus) {
+                    self.held_to_check.insert(slot);
+                } else {
+                    self.held_to_check.remove(&slot);
+                }
+                false
+            }
+            _ => false,
+        };
+        if waits {
+            let key: QueueKey = (Reverse(workload.spec.priority), workload.submitted, workload.id, slot);
+            let class = &mut self.classes[entry.class as usize];
+            match sign {
+                Sign::Plus => {
+                    queue.waiting.entry(entry.class).or_default().insert(key);
+                    class.projects.insert(entry.project);
+                    self.waiting_classes.insert(entry.class);
+                }
+                Sign::Minus => {
+                    let group = queue.waiting.get_mut(&entry.class).expect("a waiting workload is in its group");
+                    group.remove(&key);
+                    if group.is_empty() {
+                        queue.waiting.remove(&entry.class);
+                        class.projects.remove(&entry.project);
+                        if class.projects.is_empty() {
+                            self.waiting_classes.remove(&entry.class);
+                        }
+                    }
+                }
+            }
+        }
+        let counts = waits || matches!(workload.phase, Phase::Held { .. } | Phase::Running { .. });
+        if counts {
+            let live = queue.live.entry(entry.class).or_default();
+            *live = sign.apply(u64::from(*live), 1) as u32;
+            if *live == 0 {
+                queue.live.remove(&entry.class);
+            }
+            self.shares_stale = true;
+            self.mix.count(&workload.spec, sign);
+        }
+        if let Phase::Queued { reservation: Some(reservation) } = &workload.phase {
+            change_set(&mut self.reservations, (reservation.since, workload.id, slot), sign);
+            self.queues[entry.project as usize].reservation = match sign {
+                Sign::Plus => Some(slot),
+                Sign::Minus => None,
+            };
+            for place in &reservation.places {
+                self.project_reserved(place, slot, sign);
+            }
+        }
+        if let Phase::Running { since, tasks, .. } = &workload.phase {
+            self.project_running(entry, slot, *since, tasks.len() as u32, sign);
+        }
+    }
+
+    fn project_running(&mut self, entry: &Entry, slot: u32, since: Time, tasks: u32, sign: Sign) {
+        let workload = &entry.workload;
+        if let Some(deadline) = self.deadline(entry, since) {
+            change_set(&mut self.deadlines, (deadline, slot), sign);
+        }
+        if tasks < workload.spec.tasks.max() {
+            change_set(&mut self.elastic, (workload.submitted, workload.id, slot), sign);
+        }
+        if workload.spec.preemptible {
+            let gpus: Gpus = workload.base_places().map(Place::gpus).sum();
+            let victim = VictimEntry {
+                group: VictimGroup {
+                    priority: workload.spec.priority,
+                    gpus: gpus.0,
+                    checkpoints: workload.checkpoint.is_some(),
+                },
+                saved: workload.checkpoint.map_or(since, |checkpoint| checkpoint.max(since)),
+                started: since,
+                id: workload.id,
+                slot,
+            };
+            let victims = &mut self.queues[entry.project as usize].victims;
+            match sign {
+                Sign::Plus => victims.insert(victim),
+                Sign::Minus => victims.remove(victim),
+            }
+        }
+    }
+
+    fn deadline(&self, entry: &Entry, since: Time) -> Option<Time> {
+        let workload = &entry.workload;
+        let queue = &self.queues[entry.project as usize];
+        let interactive = (workload.spec.kind == Kind::Interactive).then_some(queue.interactive_time_limit).flatten();
+        let by_limit = [workload.spec.max_run, queue.time_limit, interactive].into_iter().flatten().min();
+        let by_idle = workload.idle_since.zip(queue.idle_limit).map(|(idle, limit)| idle.max(since) + limit);
+        by_limit.map(|limit| since + limit).into_iter().chain(by_idle).min()
+    }
+
+    fn project_place(&mut self, place: &Place, slot: u32, sign: Sign) {
+        let at = self.touch(place.node);
+        let node = self.nodes[at as usize].as_mut().expect("was just touched");
+        let before = node.capacity();
+        match sign {
+            Sign::Plus => {
+                node.decided.take(place);
+                node.tasks.push(slot);
+            }
+            Sign::Minus => {
+                node.decided.give(place);
+                let position = node.tasks.iter().position(|task| *task == slot).expect("a place is in its node");
+                node.tasks.swap_remove(position);
+            }
+        }
+        let after = node.capacity();
+        if node.ready {
+            let gpus = place.gpus().0;
+            self.free_gpus = match sign {
+                Sign::Plus => self.free_gpus - gpus,
+                Sign::Minus => self.free_gpus + gpus,
+            };
+        }
+        self.recount(before, after);
+    }
+
+    fn project_occupied(&mut self, place: &Place, sign: Sign) {
+        let at = self.touch(place.node);
+        let node = self.nodes[at as usize].as_mut().expect("was just touched");
+        let before = node.capacity();
+        match sign {
+            Sign::Plus => node.occupied.take(place),
+            Sign::Minus => {
+                node.occupied.give(place);
+                let held = node.tasks.iter().copied();
+                let held = held.filter(|task| {
+                    self.entries[*task as usize].as_ref().is_some_and(|entry| matches!(entry.workload.phase, Phase::Held { .. }))
+                });
+                self.held_to_check.extend(held);
+            }
+        }
+        let after = node.capacity();
+        self.recount(before, after);
+    }
+
+    fn recount(&mut self, before: u64, after: u64) {
+        if before != after {
+            self.capacity = self.capacity - before + after;
+            self.shares_stale = true;
+        }
+    }
+
+    fn project_reserved(&mut self, place: &Place, slot: u32, sign: Sign) {
+        let Some(at) = self.node_slot(place.node) else { return };
+        self.touch(place.node);
+        let node = self.nodes[at as usize].as_mut().expect("was just touched");
+        match sign {
+            Sign::Plus => node.reserved.push((slot, place.clone())),
+            Sign::Minus => {
+                if let Some(position) = node.reserved.iter().position(|(owner, of)| *owner == slot && of == place) {
+                    node.reserved.remove(position);
+                }
+            }
+        }
+    }
+
+    /// Notes that a node changes.
+    fn touch(&mut self, id: NodeId) -> u32 {
+        let slot = self.node_slots[&id];
+        self.log.push(slot, self.nodes.len());
+        let node = self.nodes[slot as usize].as_mut().expect("a node in the map is there");
+        node.version += 1;
+        slot
+    }
+
+    /// What places cost: GPUs in all and by model, CPU, memory.
+    pub(crate) fn charge_of<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Charge {
+        let mut charge = Charge::default();
+        for place in places {
+            let node = self.node(self.node_slots[&place.node]);
+            charge.amounts[1] += place.cpu.0;
+            charge.amounts[2] += place.memory.0;
+            for taken in &place.devices {
+                let gpus = u64::from(taken.share.millionths());
+                charge.amounts[0] += gpus;
+                let name = &node.devices[taken.device as usize].model;
+                let Some(model) = self.models.iter().position(|known| known == name) else { continue };
+                match charge.models.iter_mut().find(|(of, _)| *of == model) {
+                    Some((_, sum)) => *sum += gpus,
+                    None => charge.models.push((model, gpus)),
+                }
+            }
+        }
+        charge
+    }
+
+    /// Divides fair shares anew if anything they depend on changed.
+    pub(crate) fn refresh_shares(&mut self) {
+        if !self.shares_stale {
+            return;
+        }
+        self.shares_stale = false;
+        let (queues, classes) = (&self.queues, &self.classes);
+        let changed = self.tree.divide(self.capacity, |project| {
+            let live = queues[project as usize].live.iter();
+            live.map(|(class, count)| (&classes[*class as usize], *count))
+                .filter(|(class, _)| class.possible)
+                .map(|(class, count)| class.asked * u64::from(count))
+                .sum()
+        });
+        // A department's share matters to every project below it.
+        for position in changed {
+            self.mark_below(position);
+        }
+    }
+
+    fn mark_below(&mut self, position: u32) {
+        if !self.queues[position as usize].waiting.is_empty() {
+            self.stale_heads.insert(position);
+        }
+        for child in self.tree.at(position).children.clone() {
+            self.mark_below(child);
+        }
+    }
+}
+
+fn change_set<T: Ord>(set: &mut BTreeSet<T>, item: T, sign: Sign) {
+    match sign {
+        Sign::Plus => set.insert(item),
+        Sign::Minus => set.remove(&item),
+    };
+}
+
+fn intern_model(models: &mut Vec<Name>, model: &Name) -> usize {
+    match models.iter().position(|known| known == model) {
+        Some(position) => position,
+        None => {
+            models.push(model.clone());
+            models.len() - 1
+        }
+    }
+}

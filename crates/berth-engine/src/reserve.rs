@@ -1,0 +1,190 @@
+//! Reservations: large work does not starve.
+
+use crate::{node::Free, pool::Pool};
+use berth_types::{Action, EvictRule, Phase, Place, Span, StartBasis, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Pool {
+    /// Whether places use capacity that a reservation of another workload needs.
+    pub(crate) fn passes_reservation(&self, slot: u32, places: &[Place]) -> bool {
+        !self.reservations.is_empty()
+            && places.iter().any(|place| {
+                self.node_slot(place.node).is_some_and(|node| self.node(node).overlaps_reservation(place, slot))
+            })
+    }
+
+    /// Starts workloads whose reserved places are free or held by passing work, oldest reservation first.
+    pub(crate) fn fill_reservations(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let reserved: Vec<u32> = self.reservations.iter().map(|(_, _, slot)| *slot).collect();
+        for slot in reserved {
+            let workload = &self.entry(slot).workload;
+            let Phase::Queued { reservation: Some(reservation) } = &workload.phase else { continue };
+            if workload.evicted == Some(now) {
+                continue;
+            }
+            let (winner, places) = (workload.id, reservation.places.clone());
+            let ask = self.ask(self.entry(slot).project, self.class_of(slot));
+            if self.barrier(&ask, 0).is_some() {
+                continue;
+            }
+            let Some(passing) = self.passing_on(&places, now) else { continue };
+            for victim in passing {
+                let entry = self.entry(victim);
+                let lost = entry.workload.work_lost(now, self.policy.lost_cap);
+                let workload = entry.workload.id;
+                self.decide(victim, Action::Evict { workload, winner, rule: EvictRule::Passing, lost }, now, actions);
+            }
+            self.put(slot, places, StartBasis::Reservation, now, actions);
+        }
+    }
+
+    /// The passing workloads whose end frees all of `places`, or none if that does not.
+    fn passing_on(&mut self, places: &[Place], now: Time) -> Option<Vec<u32>> {
+        let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
+        for place in places {
+            let slot = self.node_slot(place.node)?;
+            if !self.node(slot).ready {
+                return None;
+            }
+            nodes.entry(slot).or_insert_with(|| self.node(slot).decided.clone());
+        }
+        let mut candidates: BTreeSet<(u128, berth_types::WorkloadId, u32)> = BTreeSet::new();
+        let mut retry = self.heads.retry;
+        for slot in nodes.keys() {
+            for task in &self.node(*slot).tasks {
+                let entry = self.entry(*task);
+                let Phase::Running { passing: true, since, .. } = entry.workload.phase else { continue };
+                let from = since + self.queues[entry.project as usize].min_run.max(Span(1));
+                if from <= now {
+                    candidates.insert((entry.workload.work_lost(now, self.policy.lost_cap), entry.workload.id, *task));
+                } else {
+                    retry = Some(retry.map_or(from, |known| known.min(from)));
+                }
+            }
+        }
+        self.heads.retry = retry;
+        let fits = |nodes: &BTreeMap<u32, Free>| {
+            let mut trial = nodes.clone();
+            places.iter().all(|place| {
+                let slot = self.node_slot(place.node).expect("was looked up before");
+                let free = trial.get_mut(&slot).expect("was put there");
+                let holds = free.holds(place);
+                if holds {
+                    free.take(place);
+                }
+                holds
+            })
+        };
+        let change = |nodes: &mut BTreeMap<u32, Free>, victim: u32, give: bool| {
+            for place in self.entry(victim).workload.places() {
+                let slot = self.node_slot(place.node).expect("a running task is on a node");
+                if let Some(free) = nodes.get_mut(&slot) {
+                    if give { free.give(place) } else { free.take(place) }
+                }
+            }
+        };
+        let mut victims = Vec::new();
+        for (_, _, victim) in candidates {
+            if fits(&nodes) {
+                break;
+            }
+            change(&mut nodes, victim, true);
+            victims.push(victim);
+        }
+        if !fits(&nodes) {
+            return None;
+        }
+        // Whoever is not in the way stays, the costliest first.
+        for index in (0..victims.len()).rev() {
+            change(&mut nodes, victims[index], false);
+            if fits(&nodes) {
+                victims.remove(index);
+            } else {
+                change(&mut nodes, victims[index], true);
+            }
+        }
+        Some(victims)
+    }
+
+    /// Names places for heads that have waited long and fit nowhere.
+    pub(crate) fn make_reservations(&mut self, now: Time, actions: &mut Vec<Action>) {
+        while self.reservations.len() < self.policy.reservations_per_pool {
+            let Some((_, _, slot)) = self.starving(now).first().copied() else { break };
+            let Some(places) = self.places_to_reserve(slot) else { break };
+            let workload = self.entry(slot).workload.id;
+            self.decide(slot, Action::Reserve { workload, places }, now, actions);
+        }
+    }
+
+    /// The first waiting workload of each project that may start and fits nowhere, if it has waited long enough.
+    fn starving(&self, now: Time) -> BTreeSet<(Time, berth_types::WorkloadId, u32)> {
+        self.unfit_heads()
+            .filter(|(submitted, _, _)| *submitted + self.policy.reserve_after <= now)
+            .collect()
+    }
+
+    fn unfit_heads(&self) -> impl Iterator<Item = (Time, berth_types::WorkloadId, u32)> + '_ {
+        let queues = self.queues.iter().enumerate().filter(|(_, queue)| queue.reservation.is_none());
+        queues.filter_map(|(project, queue)| {
+            let startable = queue.waiting.iter().filter(|(class, _)| {
+                let class = &self.classes[**class as usize];
+                class.possible && !class.fits && self.barrier(&self.ask(project as u32, class), 0).is_none()
+            });
+            let heads = startable.filter_map(|(_, group)| {
+                group.iter().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued()).copied()
+            });
+            heads.min().map(|(_, submitted, id, slot)| (submitted, id, slot))
+        })
+    }
+
+    /// When the next workload will have waited long enough for a reservation.
+    pub(crate) fn next_reservation(&self, now: Time) -> Option<Time> {
+        if self.reservations.len() >= self.policy.reservations_per_pool {
+            return None;
+        }
+        let times = self.unfit_heads().map(|(submitted, _, _)| submitted + self.policy.reserve_after);
+        times.filter(|at| *at > now).min()
+    }
+
+    /// Places on the nodes that are closest to having room: the least in use by others, outside other reservations.
+    fn places_to_reserve(&self, slot: u32) -> Option<Vec<Place>> {
+        let class = self.class_of(slot);
+        let (shape, fit) = &self.shapes[class.shape as usize];
+        let spec = &self.entry(slot).workload.spec;
+        let mut domains: BTreeMap<u32, Vec<(u64, u64, u32)>> = BTreeMap::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let (Some(node), Some(domain)) = (node, fit.domain_of(at as u32)) else { continue };
+            if !node.ready || !node.reserved.is_empty() {
+                continue;
+            }
+            let copies = node.copies(shape, &node.empty());
+            if copies == 0 {
+                continue;
+            }
+            let in_use: u64 = node.decided.devices.iter().map(|free| u64::from(crate::node::WHOLE - free)).sum();
+            domains.entry(domain).or_default().push((in_use, node.id.0, at as u32));
+        }
+        let mut best: Option<(u64, Vec<u32>)> = None;
+        for mut nodes in domains.into_values() {
+            nodes.sort_unstable();
+            let (mut room, mut cost, mut chosen) = (0, 0, Vec::new());
+            for (in_use, _, at) in nodes {
+                if room >= class.min {
+                    break;
+                }
+                let node = self.node(at);
+                room += node.copies(shape, &node.empty());
+                cost += in_use;
+                chosen.push(at);
+            }
+            if room >= class.min && best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, chosen));
+            }
+        }
+        let (_, nodes) = best?;
+        self.lay_out(&nodes, shape, spec, 0, class.min, |node| {
+            // Devices in use look fuller, so the emptiest are named; all of the node can be named in the end.
+            node.empty()
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! Taking: which victims make room for a workload that does not fit.
+//!
+//! Three searches, cheapest first, each over the same trial: victims in their order until there is room, then whatever
+//! is not needed is left out; node by node, cheapest first, when budgets are tight; and every set, within a budget of
+//! steps. Bounds say "cannot" before any of them starts where counts alone can tell.
+
+use crate::{
+    claim::Ask,
+    ledger::{Line, Rule},
+    pool::Pool,
+    trial::{Trial, Unit},
+    tree::GPU,
+    units::Units,
+};
+use berth_types::{Action, EvictRule, Gpus, Phase, Place, StartBasis, Time, Verdict};
+use std::collections::BTreeMap;
+
+/// Victims and the places they make room for.
+pub(crate) struct Taking {
+    pub(crate) units: Vec<Unit>,
+    pub(crate) places: Vec<Place>,
+    rule: Rule,
+}
+
+/// At most this many victims are searched exhaustively before straddling is considered.
+const SMALL: usize = 16;
+/// More victims than this are never searched exhaustively.
+const LARGE: usize = 256;
+
+impl Pool {
+    /// Takes what a workload needs and places it, or says why nothing can be taken.
+    pub(crate) fn take(&mut self, slot: u32, now: Time, actions: &mut Vec<Action>) -> Result<(), Verdict> {
+        let taking = self.find_taking(slot, now)?;
+        self.carry_out(slot, taking, now, actions);
+        Ok(())
+    }
+
+    fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
+        let class_id = self.entry(slot).class;
+        self.class_fits(class_id);
+        let entry = self.entry(slot);
+        let ask = self.ask(entry.project, &self.classes[class_id as usize]);
+        let (rule, own) = self.rules_for(slot, &ask);
+        if rule == Rule::None && !own && self.extras.is_empty() {
+            return Err(Verdict::NotEntitled);
+        }
+        self.prove_too_little(slot, &ask, rule, own)?;
+        let mut units = Units::new(self, slot, &ask, rule, own, now);
+        let found = self.search(slot, ask, rule, &mut units);
+        if let Some(at) = units.retry.filter(|_| found.is_err()) {
+            let known = self.heads.retry.get_or_insert(at);
+            *known = (*known).min(at);
+        }
+        found
+    }
+
+    /// By which rule others are taken, and whether own work of lower priority may be.
+    fn rules_for(&self, slot: u32, ask: &Ask) -> (Rule, bool) {
+        let entry = self.entry(slot);
+        let lowest = self.queues[entry.project as usize].victims.lowest_priority();
+        let own = lowest.is_some_and(|lowest| lowest < entry.workload.spec.priority);
+        if self.must_give(ask) > 0 {
+            return (Rule::None, own);
+        }
+        let top = self.tree.path(ask.project).last();
+        if top.is_some_and(|(position, _)| self.within_quota_at(position, ask)) {
+            (Rule::Quota, own)
+        } else if ask.preemptible && self.within_share(ask) {
+            (Rule::Share, own)
+        } else {
+            (Rule::None, own)
+        }
+    }
+
+    /// Says "cannot" when everything free and everything that could be taken is too little.
+    fn prove_too_little(&self, slot: u32, ask: &Ask, rule: Rule, own: bool) -> Result<(), Verdict> {
+        let needed = u128::from(ask.amounts[GPU]);
+        let root = self.tree.at(crate::tree::ROOT);
+        let mut most = u128::from(self.free_gpus) + u128::from(root.extras);
+        if own {
+            let queue = &self.queues[self.entry(slot).project as usize];
+            let node = self.tree.at(self.entry(slot).project);
+            most += if queue.victims.is_empty() { 0 } else { u128::from(node.used.amounts[GPU]) };
+        }
+        let mut ledger = crate::ledger::Ledger::new(self, *ask, rule, Line::Straddle);
+        for project in 0..self.queues.len() as u32 {
+            if most >= needed {
+                return Ok(());
+            }
+            if !self.queues[project as usize].victims.is_empty() {
+                most += ledger.most_from(self, project);
+            }
+        }
+        if most >= needed {
+            return Ok(());
+        }
+        Err(Verdict::TooLittle { most: Gpus(most as u64), needed: Gpus(needed as u64) })
+    }
+
+    fn search<'a>(&'a self, slot: u32, ask: Ask, rule: Rule, units: &mut Units<'a>) -> Result<Taking, Verdict> {
+        let must_give = self.must_give(&ask);
+        let mut verdict = Verdict::NotEntitled;
+        for line in [Line::Keep, Line::Straddle] {
+            if line == Line::Straddle && rule != Rule::Quota {
+                break;
+            }
+            let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
+            match trial.by_order(units) {
+                Ok(true) => return self.finish(slot, trial, rule),
+                Ok(false) => {}
+                Err(no_shape) => return Err(no_shape),
+            }
+            trial.clear();
+            if trial.by_node(units) {
+                return self.finish(slot, trial, rule);
+            }
+            trial.clear();
+            verdict = Verdict::NotFound;
+            let count = units.all().len();
+            let small = count <= SMALL;
+            if small || (line == Line::Straddle || rule != Rule::Quota) && count <= LARGE {
+                match trial.by_every_set(units, self.policy.search_steps) {
+                    Some(true) => return self.finish(slot, trial, rule),
+                    Some(false) => verdict = Verdict::Exhausted,
+                    None => verdict = Verdict::NotFound,
+                }
+            }
+        }
+        Err(verdict)
+    }
+
+    fn finish(&self, slot: u32, mut trial: Trial<'_>, rule: Rule) -> Result<Taking, Verdict> {
+        trial.leave_out_unneeded();
+        let places = trial.lay_out().ok_or(Verdict::NotFound)?;
+        debug_assert_eq!(places.len() as u32, self.class_of(slot).min);
+        Ok(Taking { units: trial.into_units(), places, rule })
+    }
+
+    fn carry_out(&mut self, slot: u32, taking: Taking, now: Time, actions: &mut Vec<Action>) {
+        let winner = self.entry(slot).workload.id;
+        let own_project = self.entry(slot).project;
+        let ask = self.ask(own_project, self.class_of(slot));
+        let mut basis = self.basis(&ask);
+        let mut shrinks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for unit in &taking.units {
+            if let Some(rank) = unit.extra {
+                shrinks.entry(unit.slot).or_default().push(rank);
+            }
+        }
+        for (victim, mut ranks) in shrinks {
+            ranks.sort_unstable();
+            let workload = self.entry(victim).workload.id;
+            self.decide(victim, Action::Shrink { workload, ranks, winner }, now, actions);
+        }
+        for unit in taking.units.iter().filter(|unit| unit.extra.is_none()) {
+            let entry = self.entry(unit.slot);
+            let rule = match (entry.project == own_project, taking.rule) {
+                (true, _) => {
+                    if basis != StartBasis::Quota {
+                        basis = StartBasis::Priority;
+                    }
+                    EvictRule::Preemption
+                }
+                (false, Rule::Quota) => EvictRule::QuotaReclaim,
+                (false, _) => EvictRule::ShareReclaim,
+            };
+            let lost = entry.workload.work_lost(now, self.policy.lost_cap);
+            let workload = entry.workload.id;
+            self.decide(unit.slot, Action::Evict { workload, winner, rule, lost }, now, actions);
+        }
+        self.put(slot, taking.places, basis, now, actions);
+    }
+
+    /// Starts a waiting workload in its places, or holds them until those who leave are gone.
+    pub(crate) fn put(
+        &mut self,
+        slot: u32,
+        places: Vec<Place>,
+        basis: StartBasis,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        self.make_room_under_limits(slot, now, actions);
+        let workload = self.entry(slot).workload.id;
+        if matches!(self.entry(slot).workload.phase, Phase::Stopping { .. }) {
+            self.decide(slot, Action::Move { workload, places, winner: None, lost: 0 }, now, actions);
+        } else if self.free_now(&places) {
+            let passing = self.passes_reservation(slot, &places);
+            self.decide(slot, Action::Start { workload, places, basis, passing }, now, actions);
+        } else {
+            self.decide(slot, Action::Hold { workload, places, basis }, now, actions);
+        }
+    }
+
+    /// Shrinks extras that would, with this workload, pass a limit.
+    fn make_room_under_limits(&mut self, slot: u32, now: Time, actions: &mut Vec<Action>) {
+        let winner = self.entry(slot).workload.id;
+        let ask = self.ask(self.entry(slot).project, self.class_of(slot));
+        let tight = |pool: &Self| {
+            pool.tree
+                .path(ask.project)
+                .find(|(_, node)| {
+                    let with = node.used.amounts[GPU] + node.extras + ask.amounts[GPU];
+                    node.extras > 0 && node.limit.is_some_and(|limit| with > limit)
+                })
+                .map(|(position, _)| position)
+        };
+        while let Some(account) = tight(self) {
+            let below = |pool: &Self, victim: u32| {
+                let project = pool.entry(victim).project;
+                pool.tree.path(project).any(|(position, _)| position == account)
+            };
+            let Some((_, victim)) = self.extras.iter().rev().find(|(_, victim)| below(self, *victim)).copied() else {
+                break;
+            };
+            let victim_workload = &self.entry(victim).workload;
+            let Some(rank) = victim_workload.extra_places().map(|place| place.rank).max() else { break };
+            let workload = victim_workload.id;
+            self.decide(victim, Action::Shrink { workload, ranks: vec![rank], winner }, now, actions);
+        }
+    }
+}

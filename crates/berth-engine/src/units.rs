@@ -1,0 +1,150 @@
+//! What could be taken for a claimant, in the order it is taken, found only as far as it is asked for.
+
+use crate::{
+    claim::Ask,
+    ledger::{Ledger, Line, Rule},
+    pool::Pool,
+    queue::VictimOrder,
+    tree::GPU,
+    trial::Unit,
+};
+use berth_types::{Account, Span, Time};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+};
+
+/// Victims of one claim, in order.
+pub(crate) struct Units<'a> {
+    pool: &'a Pool,
+    now: Time,
+    found: Vec<Unit>,
+    projects: BinaryHeap<Precedence>,
+    /// The claimant's project and priority, whose lower-priority work comes last.
+    own: Option<(u32, i32)>,
+    current: Option<Run<'a>>,
+    /// When the first protected victim can be taken.
+    pub(crate) retry: Option<Time>,
+}
+
+struct Run<'a> {
+    victims: VictimOrder<'a>,
+    min_run: Span,
+    /// Only work below this priority.
+    below: Option<i32>,
+}
+
+impl<'a> Units<'a> {
+    pub(crate) fn new(pool: &'a Pool, slot: u32, ask: &Ask, rule: Rule, own: bool, now: Time) -> Self {
+        let mut found = Vec::new();
+        for (_, victim) in &pool.extras {
+            let extras = pool.entry(*victim).workload.extra_places().map(|place| place.rank);
+            let from = found.len();
+            found.extend(extras.map(|rank| Unit { slot: *victim, extra: Some(rank) }));
+            // The newest extras of a workload go first.
+            found[from..].sort_unstable_by_key(|unit| Reverse(unit.extra));
+        }
+        let mut ledger = Ledger::new(pool, *ask, rule, Line::Straddle);
+        let mut projects = Vec::new();
+        if rule != Rule::None {
+            for project in 0..pool.queues.len() as u32 {
+                if !pool.queues[project as usize].victims.is_empty() && ledger.may_take_from(pool, project) {
+                    projects.push(Precedence::of(pool, project));
+                }
+            }
+        }
+        let entry = pool.entry(slot);
+        let own = own.then_some((entry.project, entry.workload.spec.priority));
+        Self { pool, now, found, projects: projects.into(), own, current: None, retry: None }
+    }
+
+    /// The unit at a position in the order.
+    pub(crate) fn get(&mut self, index: usize) -> Option<Unit> {
+        while self.found.len() <= index {
+            let unit = self.find()?;
+            self.found.push(unit);
+        }
+        Some(self.found[index])
+    }
+
+    /// All of them.
+    pub(crate) fn all(&mut self) -> &[Unit] {
+        while let Some(unit) = self.find() {
+            self.found.push(unit);
+        }
+        &self.found
+    }
+
+    fn find(&mut self) -> Option<Unit> {
+        loop {
+            if self.current.is_none() {
+                self.current = Some(self.next_run()?);
+            }
+            let run = self.current.as_mut().expect("was just set");
+            let Some(victim) = run.victims.next() else {
+                self.current = None;
+                continue;
+            };
+            let workload = &self.pool.entry(victim).workload;
+            if run.below.is_some_and(|below| workload.spec.priority >= below) {
+                self.current = None;
+                continue;
+            }
+            // What was started at this very instant is not evicted at it.
+            let from = workload.running_since().unwrap_or(self.now) + run.min_run.max(Span(1));
+            if from > self.now {
+                self.retry = Some(self.retry.map_or(from, |known| known.min(from)));
+                continue;
+            }
+            return Some(Unit { slot: victim, extra: None });
+        }
+    }
+
+    fn next_run(&mut self) -> Option<Run<'a>> {
+        let (project, below) = match self.projects.pop() {
+            Some(precedence) => (precedence.project, None),
+            None => {
+                let (project, priority) = self.own.take()?;
+                (project, Some(priority))
+            }
+        };
+        let queue = &self.pool.queues[project as usize];
+        let victims = queue.victims.in_order(self.now, self.pool.policy.lost_cap);
+        Some(Run { victims, min_run: queue.min_run, below })
+    }
+}
+
+/// The order in which projects give: the largest excess over fair share for its weight, then the one evicted least
+/// recently, then the smallest account.
+#[derive(PartialEq, Eq)]
+struct Precedence {
+    excess: i128,
+    weight: i128,
+    then: Reverse<(Time, Account)>,
+    project: u32,
+}
+
+impl Precedence {
+    fn of(pool: &Pool, project: u32) -> Self {
+        let node = pool.tree.at(project);
+        Self {
+            excess: i128::from(node.used.amounts[GPU]) - i128::from(node.share),
+            weight: i128::from(node.weight.max(1)),
+            then: Reverse((pool.queues[project as usize].evicted, node.account)),
+            project,
+        }
+    }
+}
+
+impl Ord for Precedence {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ratio = (self.excess * other.weight).cmp(&(other.excess * self.weight));
+        ratio.then_with(|| self.then.cmp(&other.then))
+    }
+}
+
+impl PartialOrd for Precedence {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
