@@ -4,7 +4,7 @@ use crate::{
     pool::{Class, Pool},
     tree::{Amounts, GPU},
 };
-use berth_types::{Account, Gpus, StartBasis, WaitReason};
+use berth_types::{Gpus, StartBasis, WaitReason};
 
 /// What one waiting workload asks of its accounts.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Pool {
     pub(crate) fn barrier(&self, ask: &Ask, given: u64) -> Option<WaitReason> {
         let asked = Gpus(ask.amounts[GPU]);
         for (_, node) in self.tree.path(ask.project) {
-            let used = node.used.amounts[GPU] - given;
+            let used = node.used.amounts[GPU].saturating_sub(given);
             if let Some(limit) = node.limit.filter(|limit| used + asked.0 > *limit) {
                 let (account, used) = (node.account, Gpus(used));
                 return Some(WaitReason::Limit { account, limit: Gpus(limit), used, asked });
@@ -47,7 +47,7 @@ impl Pool {
                     return Some(WaitReason::NonPreemptibleQuota { account, quota, used, asked });
                 }
             } else if node.weight == 0 && !self.within_after(node, ask, given) {
-                let used = Gpus(node.used.amounts[GPU] - given);
+                let used = Gpus(node.used.amounts[GPU].saturating_sub(given));
                 return Some(WaitReason::NoBorrowing { account, quota, used, asked });
             }
         }
@@ -59,7 +59,7 @@ impl Pool {
             return node.within(&node.used, &ask.amounts, ask.model);
         }
         let mut used = node.used.clone();
-        used.amounts[GPU] -= given;
+        used.amounts[GPU] = used.amounts[GPU].saturating_sub(given);
         node.within(&used, &ask.amounts, ask.model)
     }
 
@@ -109,10 +109,5 @@ impl Pool {
         } else {
             StartBasis::Idle
         }
-    }
-
-    /// The account of a position, for people.
-    pub(crate) fn account(&self, position: u32) -> Account {
-        self.tree.at(position).account
     }
 }

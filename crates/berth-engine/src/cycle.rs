@@ -39,7 +39,7 @@ impl Pool {
     }
 
     fn stop_overdue(&mut self, now: Time, actions: &mut Vec<Action>) {
-        while let Some((deadline, slot)) = self.deadlines.first().copied()
+        while let Some((deadline, _, slot)) = self.deadlines.first().copied()
             && deadline <= now
         {
             let entry = self.entry(slot);
@@ -52,7 +52,7 @@ impl Pool {
     }
 
     fn start_held(&mut self, now: Time, actions: &mut Vec<Action>) {
-        for slot in std::mem::take(&mut self.held_to_check) {
+        for (_, slot) in std::mem::take(&mut self.held_to_check) {
             let entry = self.entry(slot);
             let Phase::Held { places, leaving } = &entry.workload.phase else { continue };
             if !leaving.is_empty() || !self.free_now(places) {
@@ -76,9 +76,10 @@ impl Pool {
         self.refresh_fits(false);
         while let Some(head) = self.next_head(now) {
             let before = actions.len();
-            if head.takes {
-                if self.take(head.slot, now, actions).is_err() {
-                    self.take_failed(head.slot);
+            let taker = if head.takes { Some(head.slot) } else { head.first };
+            if let Some(taker) = taker {
+                if self.take(taker, now, actions).is_err() {
+                    self.take_failed(taker);
                     continue;
                 }
             } else if !self.start_on_free(head.slot, now, actions) {
@@ -119,7 +120,7 @@ impl Pool {
     }
 
     fn next_wake(&self, now: Time) -> Option<Time> {
-        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        let deadline = self.deadlines.first().map(|(at, _, _)| *at);
         let barred = self.queues.iter().any(|queue| queue.barred).then_some(now + Span(1));
         let times = [deadline, self.heads.retry, barred, self.next_reservation(now), self.next_move];
         times.into_iter().flatten().filter(|at| *at > now).min()

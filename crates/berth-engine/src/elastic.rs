@@ -16,8 +16,10 @@ impl Pool {
             let Phase::Running { tasks, leaving, .. } = &entry.workload.phase else { continue };
             let used: Vec<u32> =
                 tasks.iter().map(|task| task.place.rank).chain(leaving.iter().map(|place| place.rank)).collect();
-            let missing = entry.workload.spec.tasks.max() as usize - tasks.len();
-            let ranks: Vec<u32> = (0..).filter(|rank| !used.contains(rank)).take(missing).collect();
+            let extras = tasks.iter().filter(|task| task.extra).count();
+            let missing = entry.workload.spec.tasks.extras() as usize - extras;
+            let all = entry.workload.spec.tasks.min()..entry.workload.spec.tasks.max();
+            let ranks: Vec<u32> = all.filter(|rank| !used.contains(rank)).take(missing).collect();
             let mut places = Vec::new();
             for rank in ranks {
                 let Some(place) = self.place_for_extra(slot, rank, &places) else { break };

@@ -1,7 +1,7 @@
 //! Moves: making room by putting running work elsewhere, when that costs less than it gives.
 
 use crate::{claim::Ask, node::Free, pool::Pool};
-use berth_types::{Action, Gpus, Phase, Place, Span, StartBasis, Time};
+use berth_types::{Action, Gpus, Phase, Place, Span, StartBasis, Time, WorkloadId};
 use std::collections::BTreeMap;
 
 /// Nodes looked at for one move; the emptiest come first, so more rarely helps.
@@ -91,18 +91,18 @@ impl Pool {
         let class = self.class_of(slot);
         let shape = &self.shapes[class.shape as usize].0;
         let node = self.node(at);
-        let mut movable: Vec<(u128, u32)> = node
+        let mut movable: Vec<(u128, WorkloadId, u32)> = node
             .tasks
             .iter()
             .filter(|task| self.may_move(**task, slot, guaranteed, now))
-            .map(|task| (self.cost_of_move(*task, now), *task))
+            .map(|task| (self.cost_of_move(*task, now), self.entry(*task).workload.id, *task))
             .collect();
         movable.sort_unstable();
         movable.dedup();
         let mut free = node.decided.clone();
         let (mut moved, mut cost) = (Vec::new(), 0);
         let mut elsewhere: BTreeMap<u32, Free> = BTreeMap::new();
-        for (price, task) in movable {
+        for (price, _, task) in movable {
             if node.copies(shape, &free) > 0 {
                 break;
             }

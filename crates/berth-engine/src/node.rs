@@ -33,6 +33,16 @@ impl Free {
         self.memory -= place.memory.0;
     }
 
+    /// Takes as much of a place as there is.
+    fn withhold(&mut self, place: &Place) {
+        for taken in &place.devices {
+            let device = &mut self.devices[taken.device as usize];
+            *device = device.saturating_sub(taken.share.millionths());
+        }
+        self.cpu = self.cpu.saturating_sub(place.cpu.0);
+        self.memory = self.memory.saturating_sub(place.memory.0);
+    }
+
     /// Whether a place is free here.
     pub(crate) fn holds(&self, place: &Place) -> bool {
         place.devices.iter().all(|taken| self.devices[taken.device as usize] >= taken.share.millionths())
@@ -87,32 +97,29 @@ impl NodeSlot {
 
     /// What work that must not touch reservations may use.
     pub(crate) fn unreserved(&self) -> Free {
-        let mut free = self.decided.clone();
+        self.unreserved_of(&self.decided)
+    }
+
+    /// What is left of `free` without what reservations name.
+    pub(crate) fn unreserved_of(&self, free: &Free) -> Free {
+        let mut free = free.clone();
         for (_, place) in &self.reserved {
-            for taken in &place.devices {
-                let device = &mut free.devices[taken.device as usize];
-                *device = device.saturating_sub(taken.share.millionths());
-            }
-            free.cpu = free.cpu.saturating_sub(place.cpu.0);
-            free.memory = free.memory.saturating_sub(place.memory.0);
+            free.withhold(place);
         }
         free
     }
 
-    /// Whether a place takes something that a reservation of another workload needs.
-    pub(crate) fn overlaps_reservation(&self, place: &Place, own: u32) -> bool {
-        let others: Vec<_> = self.reserved.iter().filter(|(owner, _)| *owner != own).collect();
-        if others.is_empty() {
+    /// Whether a place takes something that a reservation of another workload needs. `own` places count already.
+    pub(crate) fn overlaps_reservation(&self, place: &Place, owner: u32, own: &[&Place]) -> bool {
+        if self.reserved.iter().all(|(of, _)| *of == owner) {
             return false;
         }
         let mut free = self.decided.clone();
-        for (_, reserved) in others {
-            for taken in &reserved.devices {
-                let device = &mut free.devices[taken.device as usize];
-                *device = device.saturating_sub(taken.share.millionths());
-            }
-            free.cpu = free.cpu.saturating_sub(reserved.cpu.0);
-            free.memory = free.memory.saturating_sub(reserved.memory.0);
+        for counted in own.iter().filter(|counted| counted.node == self.id) {
+            free.give(counted);
+        }
+        for (_, reserved) in self.reserved.iter().filter(|(of, _)| *of != owner) {
+            free.withhold(reserved);
         }
         !free.holds(place)
     }

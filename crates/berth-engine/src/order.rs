@@ -17,10 +17,19 @@ pub(crate) struct Head {
     pub(crate) slot: u32,
     /// It does not fit and must take something first.
     pub(crate) takes: bool,
+    /// One before it in the queue of its project that must take something, and is given the chance first.
+    pub(crate) first: Option<u32>,
     priority: i32,
     submitted: Time,
     id: WorkloadId,
     asked: u64,
+}
+
+impl Head {
+    /// Its place in the queue of its project.
+    fn in_queue(&self) -> (Reverse<i32>, Time, WorkloadId) {
+        (Reverse(self.priority), self.submitted, self.id)
+    }
 }
 
 /// Heads by position in the tree, and what must be looked at again.
@@ -97,7 +106,7 @@ impl Pool {
     }
 
     fn project_head(&mut self, project: u32, now: Time) -> Option<Head> {
-        let mut best: Option<(Reverse<i32>, Time, WorkloadId, Head)> = None;
+        let (mut fitting, mut taking): (Option<Head>, Option<Head>) = (None, None);
         let mut barred = false;
         for (class_id, group) in &self.queues[project as usize].waiting {
             let class = &self.classes[*class_id as usize];
@@ -107,48 +116,49 @@ impl Pool {
             if !free_to_start && !may_take {
                 continue;
             }
-            for key in group {
-                let (priority, submitted, id, slot) = *key;
-                if best.as_ref().is_some_and(|best| (best.0, best.1, best.2) < (priority, submitted, id)) {
+            let best = if free_to_start { &mut fitting } else { &mut taking };
+            for (priority, submitted, id, slot) in group.iter().copied() {
+                let (priority, takes, asked) = (priority.0, !free_to_start, class.asked);
+                let head = Head { slot, takes, first: None, priority, submitted, id, asked };
+                if best.as_ref().is_some_and(|best| best.in_queue() < head.in_queue()) {
                     break;
                 }
+                // What was evicted at this instant may go elsewhere while it leaves, but takes nothing and does not
+                // start again from the queue.
                 let workload = &self.entry(slot).workload;
                 let leaving = matches!(workload.phase, Phase::Stopping { .. });
-                if workload.evicted == Some(now) && !leaving {
+                if workload.evicted == Some(now) && !(leaving && free_to_start) {
                     barred = true;
                     continue;
                 }
-                if !free_to_start && (leaving || !self.could_take(&ask, priority.0)) {
-                    // Those after it in the group have no higher priority, so they cannot take more.
-                    if leaving {
-                        continue;
-                    }
-                    break;
+                // Those after it in the group have no higher priority, so they cannot take more.
+                if free_to_start || self.could_take(&ask, priority) {
+                    *best = Some(head);
                 }
-                let head = Head {
-                    slot,
-                    takes: !free_to_start,
-                    priority: priority.0,
-                    submitted,
-                    id,
-                    asked: class.asked,
-                };
-                best = Some((priority, submitted, id, head));
                 break;
             }
         }
         self.queues[project as usize].barred = barred;
-        best.map(|(_, _, _, head)| head)
+        let node = self.tree.at(project);
+        match (fitting, taking) {
+            (Some(fitting), Some(taking)) => match compare(&(node, fitting), &(node, taking)) {
+                Ordering::Greater => Some(taking),
+                _ if taking.in_queue() < fitting.in_queue() => Some(Head { first: Some(taking.slot), ..fitting }),
+                _ => Some(fitting),
+            },
+            (fitting, taking) => fitting.or(taking),
+        }
     }
 
     /// Whether a take is worth trying: something of its own or of others might be taken.
     fn could_take(&self, ask: &Ask, priority: i32) -> bool {
         let own = self.queues[ask.project as usize].victims.lowest_priority().is_some_and(|lowest| lowest < priority);
-        if self.must_give(ask) > 0 {
-            return own;
-        }
-        if self.barrier(ask, 0).is_some() {
+        let must_give = self.must_give(ask);
+        if self.barrier(ask, must_give).is_some() {
             return false;
+        }
+        if must_give > 0 {
+            return own;
         }
         own || !self.extras.is_empty() || self.may_take_from_others(ask)
     }

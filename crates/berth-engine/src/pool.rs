@@ -82,11 +82,11 @@ pub(crate) struct Pool {
     /// Running workloads that could have more extras.
     pub(crate) elastic: BTreeSet<(Time, WorkloadId, u32)>,
     /// When running workloads must end.
-    pub(crate) deadlines: BTreeSet<(Time, u32)>,
+    pub(crate) deadlines: BTreeSet<(Time, WorkloadId, u32)>,
     /// Waiting workloads with a reservation.
     pub(crate) reservations: BTreeSet<(Time, WorkloadId, u32)>,
     /// Held workloads whose places may have become free.
-    pub(crate) held_to_check: BTreeSet<u32>,
+    pub(crate) held_to_check: BTreeSet<(WorkloadId, u32)>,
     /// GPUs that count as capacity, and those free of decisions on ready nodes.
     pub(crate) capacity: u64,
     pub(crate) free_gpus: u64,
@@ -283,21 +283,7 @@ impl Pool {
             for slot in &slots {
                 self.unindex(*slot);
             }
-            let evicted: BTreeMap<_, _> = self
-                .tree
-                .nodes
-                .iter()
-                .zip(&self.queues)
-                .map(|(node, queue)| (node.account, queue.evicted))
-                .collect();
-            self.queues = tree
-                .nodes
-                .iter()
-                .map(|node| ProjectQueue {
-                    evicted: evicted.get(&node.account).copied().unwrap_or_default(),
-                    ..ProjectQueue::default()
-                })
-                .collect();
+            self.queues = vec![ProjectQueue::default(); tree.nodes.len()];
             self.tree = tree;
             self.load_project_settings(organisation);
             for slot in slots {
@@ -382,12 +368,6 @@ impl Pool {
         self.unindex(slot);
         let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
         let result = entry.workload.apply(change);
-        if let Change::Decided { action: berth_types::Action::Evict { .. }, at } = change
-            && result.is_ok()
-        {
-            let project = entry.project as usize;
-            self.queues[project].evicted = self.queues[project].evicted.max(*at);
-        }
         self.index(slot);
         result
     }
@@ -463,6 +443,9 @@ impl Pool {
             self.tree.charge_extras(entry.project, extras, sign);
             change_set(&mut self.extras, (workload.id, slot), sign);
         }
+        if let Some(at) = workload.evicted {
+            self.queues[entry.project as usize].count_eviction(at, sign);
+        }
         self.project_phase(&entry, slot, sign);
         self.stale_heads.insert(entry.project);
         self.entries[slot as usize] = Some(entry);
@@ -474,11 +457,7 @@ impl Pool {
         let waits = match &workload.phase {
             Phase::Queued { .. } | Phase::Stopping { then: AfterStop::Requeue, .. } => true,
             Phase::Held { .. } => {
-                if matches!(sign, Sign::Plus) {
-                    self.held_to_check.insert(slot);
-                } else {
-                    self.held_to_check.remove(&slot);
-                }
+                change_set(&mut self.held_to_check, (workload.id, slot), sign);
                 false
             }
             _ => false,
@@ -505,13 +484,7 @@ impl Pool {
                 }
             }
         }
-        let counts = waits || matches!(workload.phase, Phase::Held { .. } | Phase::Running { .. });
-        if counts {
-            let live = queue.live.entry(entry.class).or_default();
-            *live = sign.apply(u64::from(*live), 1) as u32;
-            if *live == 0 {
-                queue.live.remove(&entry.class);
-            }
+        if waits || matches!(workload.phase, Phase::Held { .. } | Phase::Running { .. }) {
             self.shares_stale = true;
             self.mix.count(&workload.spec, sign);
         }
@@ -526,16 +499,17 @@ impl Pool {
             }
         }
         if let Phase::Running { since, tasks, .. } = &workload.phase {
-            self.project_running(entry, slot, *since, tasks.len() as u32, sign);
+            let extras = tasks.iter().filter(|task| task.extra).count() as u32;
+            self.project_running(entry, slot, *since, extras, sign);
         }
     }
 
-    fn project_running(&mut self, entry: &Entry, slot: u32, since: Time, tasks: u32, sign: Sign) {
+    fn project_running(&mut self, entry: &Entry, slot: u32, since: Time, extras: u32, sign: Sign) {
         let workload = &entry.workload;
         if let Some(deadline) = self.deadline(entry, since) {
-            change_set(&mut self.deadlines, (deadline, slot), sign);
+            change_set(&mut self.deadlines, (deadline, workload.id, slot), sign);
         }
-        if tasks < workload.spec.tasks.max() {
+        if extras < workload.spec.tasks.extras() {
             change_set(&mut self.elastic, (workload.submitted, workload.id, slot), sign);
         }
         if workload.spec.preemptible {
@@ -602,11 +576,13 @@ impl Pool {
             Sign::Plus => node.occupied.take(place),
             Sign::Minus => {
                 node.occupied.give(place);
-                let held = node.tasks.iter().copied();
-                let held = held.filter(|task| {
-                    self.entries[*task as usize].as_ref().is_some_and(|entry| matches!(entry.workload.phase, Phase::Held { .. }))
-                });
-                self.held_to_check.extend(held);
+                for task in &node.tasks {
+                    if let Some(entry) = &self.entries[*task as usize]
+                        && matches!(entry.workload.phase, Phase::Held { .. })
+                    {
+                        self.held_to_check.insert((entry.workload.id, *task));
+                    }
+                }
             }
         }
         let after = node.capacity();
@@ -672,10 +648,11 @@ impl Pool {
         self.shares_stale = false;
         let (queues, classes) = (&self.queues, &self.classes);
         let changed = self.tree.divide(self.capacity, |project| {
-            let live = queues[project as usize].live.iter();
-            live.map(|(class, count)| (&classes[*class as usize], *count))
+            let waiting = queues[project as usize].waiting.iter();
+            waiting
+                .map(|(class, group)| (&classes[*class as usize], group.len() as u64))
                 .filter(|(class, _)| class.possible)
-                .map(|(class, count)| class.asked * u64::from(count))
+                .map(|(class, count)| class.asked * count)
                 .sum()
         });
         // A department's share matters to every project below it.

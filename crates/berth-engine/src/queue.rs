@@ -1,5 +1,6 @@
 //! What waits, by project and class, and what could be taken, by project.
 
+use crate::tree::Sign;
 use berth_types::{Selector, Span, Time, WorkloadId};
 use std::{
     cmp::Reverse,
@@ -121,8 +122,6 @@ impl Iterator for VictimOrder<'_> {
 pub(crate) struct ProjectQueue {
     /// Waiting workloads by class, each class in queue order.
     pub(crate) waiting: BTreeMap<u32, BTreeSet<QueueKey>>,
-    /// Workloads of each class that count as demand.
-    pub(crate) live: BTreeMap<u32, u32>,
     pub(crate) victims: Victims,
     /// Nodes that training and interactive work may use.
     pub(crate) selectors: (Selector, Selector),
@@ -130,10 +129,25 @@ pub(crate) struct ProjectQueue {
     pub(crate) interactive_time_limit: Option<Span>,
     pub(crate) time_limit: Option<Span>,
     pub(crate) idle_limit: Option<Span>,
-    /// When work of this project was last evicted.
-    pub(crate) evicted: Time,
+    /// When workloads of this project that are still known were last evicted.
+    evictions: BTreeMap<Time, u32>,
     /// Whether a waiting workload is barred from starting at the instant of its eviction.
     pub(crate) barred: bool,
     /// Who has a reservation.
     pub(crate) reservation: Option<u32>,
+}
+
+impl ProjectQueue {
+    /// When work of this project was last evicted, if ever.
+    pub(crate) fn evicted(&self) -> Option<Time> {
+        self.evictions.last_key_value().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn count_eviction(&mut self, at: Time, sign: Sign) {
+        let count = self.evictions.entry(at).or_default();
+        *count = sign.apply(u64::from(*count), 1) as u32;
+        if *count == 0 {
+            self.evictions.remove(&at);
+        }
+    }
 }

@@ -5,12 +5,17 @@ use berth_types::{Action, EvictRule, Phase, Place, Span, StartBasis, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pool {
-    /// Whether places use capacity that a reservation of another workload needs.
+    /// Whether preemptible work uses capacity that a reservation of another workload needs.
     pub(crate) fn passes_reservation(&self, slot: u32, places: &[Place]) -> bool {
-        !self.reservations.is_empty()
-            && places.iter().any(|place| {
-                self.node_slot(place.node).is_some_and(|node| self.node(node).overlaps_reservation(place, slot))
-            })
+        let workload = &self.entry(slot).workload;
+        if self.reservations.is_empty() || !workload.spec.preemptible {
+            return false;
+        }
+        let own: Vec<&Place> = workload.places().collect();
+        places.iter().any(|place| {
+            let node = self.node_slot(place.node);
+            node.is_some_and(|node| self.node(node).overlaps_reservation(place, slot, &own))
+        })
     }
 
     /// Starts workloads whose reserved places are free or held by passing work, oldest reservation first.
@@ -118,9 +123,7 @@ impl Pool {
 
     /// The first waiting workload of each project that may start and fits nowhere, if it has waited long enough.
     fn starving(&self, now: Time) -> BTreeSet<(Time, berth_types::WorkloadId, u32)> {
-        self.unfit_heads()
-            .filter(|(submitted, _, _)| *submitted + self.policy.reserve_after <= now)
-            .collect()
+        self.unfit_heads().filter(|(waits_since, _, _)| *waits_since + self.policy.reserve_after <= now).collect()
     }
 
     fn unfit_heads(&self) -> impl Iterator<Item = (Time, berth_types::WorkloadId, u32)> + '_ {
@@ -133,7 +136,10 @@ impl Pool {
             let heads = startable.filter_map(|(_, group)| {
                 group.iter().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued()).copied()
             });
-            heads.min().map(|(_, submitted, id, slot)| (submitted, id, slot))
+            // The wait that counts begins anew with an eviction.
+            heads.min().map(|(_, submitted, id, slot)| {
+                (self.entry(slot).workload.evicted.map_or(submitted, |evicted| evicted.max(submitted)), id, slot)
+            })
         })
     }
 
@@ -142,7 +148,7 @@ impl Pool {
         if self.reservations.len() >= self.policy.reservations_per_pool {
             return None;
         }
-        let times = self.unfit_heads().map(|(submitted, _, _)| submitted + self.policy.reserve_after);
+        let times = self.unfit_heads().map(|(waits_since, _, _)| waits_since + self.policy.reserve_after);
         times.filter(|at| *at > now).min()
     }
 
@@ -164,9 +170,10 @@ impl Pool {
             let in_use: u64 = node.decided.devices.iter().map(|free| u64::from(crate::node::WHOLE - free)).sum();
             domains.entry(domain).or_default().push((in_use, node.id.0, at as u32));
         }
-        let mut best: Option<(u64, Vec<u32>)> = None;
+        let mut best: Option<(u64, u64, Vec<u32>)> = None;
         for mut nodes in domains.into_values() {
             nodes.sort_unstable();
+            let first = nodes[0].1;
             let (mut room, mut cost, mut chosen) = (0, 0, Vec::new());
             for (in_use, _, at) in nodes {
                 if room >= class.min {
@@ -177,11 +184,12 @@ impl Pool {
                 cost += in_use;
                 chosen.push(at);
             }
-            if room >= class.min && best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                best = Some((cost, chosen));
+            let better = best.as_ref().is_none_or(|(least, id, _)| (cost, first) < (*least, *id));
+            if room >= class.min && better {
+                best = Some((cost, first, chosen));
             }
         }
-        let (_, nodes) = best?;
+        let (_, _, nodes) = best?;
         self.lay_out(&nodes, shape, spec, 0, class.min, |node| {
             // Devices in use look fuller, so the emptiest are named; all of the node can be named in the end.
             node.empty()

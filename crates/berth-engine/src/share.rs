@@ -1,6 +1,6 @@
 //! Fair share: exact water filling, level by level.
 
-use crate::tree::{ROOT, Tree};
+use crate::tree::{GPU, ROOT, Tree};
 
 /// One child of a level when its rest is divided.
 struct Claim {
@@ -11,12 +11,13 @@ struct Claim {
 }
 
 impl Tree {
-    /// Recomputes demand and fair share of every account below the root. Returns the accounts whose share changed.
-    pub(crate) fn divide(&mut self, capacity: u64, project_demand: impl Fn(u32) -> u64) -> Vec<u32> {
+    /// Recomputes demand and fair share of every account below the root, given what waits in each project. Returns
+    /// the accounts whose share changed.
+    pub(crate) fn divide(&mut self, capacity: u64, waiting: impl Fn(u32) -> u64) -> Vec<u32> {
         for position in (0..self.nodes.len()).rev() {
             let node = &self.nodes[position];
             let demand = if node.children.is_empty() {
-                project_demand(position as u32)
+                node.used.amounts[GPU] + waiting(position as u32)
             } else {
                 node.children.iter().map(|child| self.at(*child).demand).sum()
             };

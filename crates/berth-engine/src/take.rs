@@ -35,7 +35,7 @@ impl Pool {
         Ok(())
     }
 
-    fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
+    pub(crate) fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
         let class_id = self.entry(slot).class;
         self.class_fits(class_id);
         let entry = self.entry(slot);

@@ -10,8 +10,11 @@ use crate::{
     shape::Shape,
     units::Units,
 };
-use berth_types::{Place, Verdict};
+use berth_types::{NodeId, Place, Verdict};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// Domains tried one by one when budgets are tight.
+const DOMAINS_TRIED: usize = 64;
 
 /// What is taken as one: a whole workload, or one of its elastic extras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,8 +135,17 @@ impl<'a> Trial<'a> {
                 by_node.entry(node).or_default().push(*unit);
             }
         }
-        let domains: BTreeSet<u32> = by_node.keys().filter_map(|node| self.fit.domain_of(*node)).collect();
-        for domain in domains.into_iter().take(64) {
+        // In the order of their smallest node, which does not depend on the order nodes came in.
+        let mut domains: BTreeMap<u32, NodeId> = BTreeMap::new();
+        for node in by_node.keys() {
+            let id = self.pool.node(*node).id;
+            let domain = self.fit.domain_of(*node).expect("was asked for before");
+            let first = domains.entry(domain).or_insert(id);
+            *first = id.min(*first);
+        }
+        let mut domains: Vec<(NodeId, u32)> = domains.into_iter().map(|(domain, id)| (id, domain)).collect();
+        domains.sort_unstable();
+        for (_, domain) in domains.into_iter().take(DOMAINS_TRIED) {
             let local = by_node.iter().filter(|(node, _)| self.fit.domain_of(**node) == Some(domain));
             let local: BTreeMap<u32, &Vec<Unit>> = local.map(|(node, units)| (*node, units)).collect();
             if self.by_node_in(domain, &local) && self.suffices() {
@@ -280,22 +292,15 @@ impl<'a> Trial<'a> {
         touched.extend(self.fit.best_first().filter(|node| self.nodes.contains_key(node)));
         touched.sort_unstable_by_key(|node| self.pool.node(*node).id);
         touched.dedup();
-        candidates.extend(touched.into_iter().filter(inside));
+        candidates.extend(touched.into_iter().filter(inside).filter(|node| self.pool.node(*node).ready));
         let spec = &self.pool.entry(self.slot).workload.spec;
         self.pool.lay_out(&candidates, self.shape, spec, 0, self.min as u32, |node| self.free_on(node))
     }
 
     fn free_on(&self, node: &NodeSlot) -> Free {
         let slot = self.pool.node_slot(node.id).expect("a node of the pool");
-        match self.nodes.get(&slot) {
-            Some(trial) => trial.free.clone(),
-            None => self.base_view(slot),
-        }
-    }
-
-    fn base_view(&self, slot: u32) -> Free {
-        let node = self.pool.node(slot);
-        if self.ignores_reservations { node.decided.clone() } else { node.unreserved() }
+        let free = self.nodes.get(&slot).map_or(&node.decided, |trial| &trial.free);
+        if self.ignores_reservations { free.clone() } else { node.unreserved_of(free) }
     }
 
     fn copies_on(&self, node: u32) -> u32 {
@@ -377,8 +382,8 @@ impl<'a> Trial<'a> {
             return;
         }
         if !self.nodes.contains_key(&slot) {
-            let free = self.base_view(slot);
-            self.nodes.insert(slot, TrialNode { free, copies: self.fit.copies_on(slot) });
+            let trial = TrialNode { free: node.decided.clone(), copies: self.fit.copies_on(slot) };
+            self.nodes.insert(slot, trial);
         }
         let trial = self.nodes.get_mut(&slot).expect("was just put there");
         if give {
@@ -387,7 +392,11 @@ impl<'a> Trial<'a> {
             trial.free.take(place);
         }
         let before = u64::from(trial.copies);
-        trial.copies = node.copies(self.shape, &trial.free);
+        trial.copies = if self.ignores_reservations || node.reserved.is_empty() {
+            node.copies(self.shape, &trial.free)
+        } else {
+            node.copies(self.shape, &node.unreserved_of(&trial.free))
+        };
         let after = u64::from(trial.copies);
         if before != after {
             let room = self.room.entry(domain).or_insert_with(|| self.fit.domain_sums().of(domain));

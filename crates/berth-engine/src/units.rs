@@ -120,7 +120,7 @@ impl<'a> Units<'a> {
 struct Precedence {
     excess: i128,
     weight: i128,
-    then: Reverse<(Time, Account)>,
+    then: Reverse<(Option<Time>, Account)>,
     project: u32,
 }
 
@@ -130,7 +130,7 @@ impl Precedence {
         Self {
             excess: i128::from(node.used.amounts[GPU]) - i128::from(node.share),
             weight: i128::from(node.weight.max(1)),
-            then: Reverse((pool.queues[project as usize].evicted, node.account)),
+            then: Reverse((pool.queues[project as usize].evicted(), node.account)),
             project,
         }
     }

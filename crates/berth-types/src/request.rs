@@ -118,6 +118,11 @@ impl Tasks {
         self.min.get()
     }
 
+    /// Elastic extras there may be.
+    pub fn extras(self) -> u32 {
+        self.max.get() - self.min.get()
+    }
+
     /// Tasks with all extras.
     pub fn max(self) -> u32 {
         self.max.get()

@@ -1,6 +1,9 @@
 //! Builders and a driver shared by the engine's tests.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod cases;
+pub mod random;
+
 use berth_engine::Engine;
 use berth_types::*;
 use std::num::NonZeroU8;

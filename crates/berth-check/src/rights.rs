@@ -1,0 +1,254 @@
+//! Rights: the conditions under which each rule lets a victim be evicted.
+
+use crate::{
+    claim::Claim,
+    finding::{Finding, Rule},
+    ledger::{Ledger, reservation},
+    search::{Bench, Reading},
+    share::fair_shares,
+    taking::{Group, Winning},
+    tree::{named, split},
+};
+use berth_types::{Account, Action, EvictRule, Gpus, Phase, StartBasis, Workload, WorkloadId};
+use std::collections::BTreeMap;
+
+/// Whether every eviction has the right its rule names.
+pub(crate) fn check_rights(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let mut findings = check_quota_reclaim(group, winning);
+    findings.extend(check_share_reclaim(group, winning));
+    findings.extend(check_quota_untouched(group, winning));
+    findings.extend(check_preemption(group, winning));
+    findings.extend(check_passing(group, winning));
+    findings
+}
+
+/// The victims evicted by one rule, as they were before the group.
+pub(crate) fn evicted_by(group: &Group, rule: EvictRule) -> Vec<&Workload> {
+    group
+        .taken
+        .iter()
+        .filter_map(|action| match action {
+            Action::Evict {
+                workload, rule: own, ..
+            } if *own == rule => group.before.workloads.get(workload),
+            _ => None,
+        })
+        .collect()
+}
+
+fn check_quota_reclaim(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let victims = evicted_by(group, EvictRule::QuotaReclaim);
+    if victims.is_empty() {
+        return Vec::new();
+    }
+    let winner = winning.workload;
+    let pool = &winner.spec.pool;
+    let (before, after) = (Ledger::new(&group.before, pool), Ledger::new(winning.after, pool));
+    let claim = Claim::placed(&after, winner, winning.places);
+    let mut findings = Vec::new();
+    for victim in &victims {
+        let (upper, chain) = split(&claim.path, &after.tree.path(victim.spec.project));
+        if chain.is_empty() {
+            findings.push(Finding::new(
+                Rule::QuotaReclaim,
+                format!(
+                    "workload {} reclaims quota from {} of its own project",
+                    winner.id, victim.id
+                ),
+            ));
+        }
+        // A victim below the common ancestor makes room there, so the claimant is looked at after the taking.
+        for account in upper
+            .into_iter()
+            .filter(|own| !claim.within_quota_at(&after, *own))
+        {
+            findings.push(Finding::new(
+                Rule::QuotaReclaim,
+                format!(
+                    "workload {} takes {} by quota reclaim, but with {} GPUs on top of {} it is not within the quota \
+                     {} of {}",
+                    winner.id,
+                    victim.id,
+                    Gpus(claim.gpus()),
+                    Gpus(after.used_gpus(account)),
+                    after.tree.quota(account),
+                    named(account)
+                ),
+            ));
+        }
+    }
+    let ids: Vec<WorkloadId> = victims.iter().map(|victim| victim.id).collect();
+    let bench = Bench::new(&before, &claim, victims, Reading::Possible);
+    if let Some(account) = bench.refusal() {
+        findings.push(Finding::new(
+            Rule::QuotaReclaim,
+            format!(
+                "in no order can workload {} take {ids:?}: {} uses {} GPUs with quota {} and is not above it before each",
+                winner.id,
+                named(account),
+                Gpus(before.used_gpus(account)),
+                before.tree.quota(account)
+            ),
+        ));
+    }
+    findings
+}
+
+fn check_share_reclaim(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let victims = evicted_by(group, EvictRule::ShareReclaim);
+    if victims.is_empty() {
+        return Vec::new();
+    }
+    let winner = winning.workload;
+    let pool = &winner.spec.pool;
+    // Demand changes a little when work charged by GPU memory loses its device, so either moment is accepted.
+    let with_before = share_problems(group, winning, &victims, &fair_shares(&group.before, pool));
+    if with_before.is_empty() {
+        return Vec::new();
+    }
+    let with_after = share_problems(group, winning, &victims, &fair_shares(winning.after, pool));
+    if with_after.is_empty() {
+        return Vec::new();
+    }
+    with_before
+        .into_iter()
+        .map(|text| Finding::new(Rule::ShareReclaim, text))
+        .collect()
+}
+
+fn share_problems(
+    group: &Group,
+    winning: &Winning<'_>,
+    victims: &[&Workload],
+    shares: &BTreeMap<Account, Gpus>,
+) -> Vec<String> {
+    let winner = winning.workload;
+    let before = Ledger::new(&group.before, &winner.spec.pool);
+    let after = Ledger::new(winning.after, &winner.spec.pool);
+    let claim = Claim::placed(&after, winner, winning.places);
+    let mut problems = Vec::new();
+    if !claim.preemptible {
+        problems.push(format!("non-preemptible workload {} reclaims a share", winner.id));
+    }
+    if claim.within_quota(&before) && claim.within_quota(&after) {
+        problems.push(format!(
+            "workload {} is within quota and reclaims a share",
+            winner.id
+        ));
+    }
+    if !claim.within_share(&after, shares) {
+        problems.push(format!(
+            "workload {} reclaims a share, but with {} GPUs an account of {:?} is above its fair share",
+            winner.id,
+            Gpus(claim.gpus()),
+            claim.path
+        ));
+    }
+    if !evicted_by(group, EvictRule::Preemption).is_empty() {
+        problems.push(format!(
+            "workload {} combines share reclaim with preemption",
+            winner.id
+        ));
+    }
+    for victim in victims {
+        let (_, chain) = split(&claim.path, &before.tree.path(victim.spec.project));
+        if chain.is_empty() {
+            problems.push(format!(
+                "workload {} reclaims a share from its own project",
+                winner.id
+            ));
+        }
+        for account in chain {
+            let share = shares.get(&account).copied().unwrap_or_default();
+            let (was, is) = (before.used_gpus(account), after.used_gpus(account));
+            if was <= share.0 || is < share.0 {
+                problems.push(format!(
+                    "workload {} takes {} by share reclaim: {} uses {} before and {} after, its fair share is {share}",
+                    winner.id,
+                    victim.id,
+                    named(account),
+                    Gpus(was),
+                    Gpus(is)
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// Nothing is taken from a project of others that is at or below quota.
+fn check_quota_untouched(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let ledger = Ledger::new(&group.before, &winning.workload.spec.pool);
+    let claim = Claim::waiting(&ledger, winning.workload);
+    let victims = [EvictRule::QuotaReclaim, EvictRule::ShareReclaim]
+        .into_iter()
+        .flat_map(|rule| evicted_by(group, rule));
+    let mut findings = Vec::new();
+    for victim in victims.filter(|victim| victim.spec.project != winning.workload.spec.project) {
+        let account = Account::Project(victim.spec.project);
+        let above = claim.dimensions().iter().any(|dimension| {
+            let quota = ledger.tree.quota_in(account, dimension);
+            quota.is_some_and(|quota| ledger.used(account, dimension) > quota)
+        });
+        if !above {
+            findings.push(Finding::new(
+                Rule::QuotaUntouched,
+                format!(
+                    "workload {} loses its place to {}, but {} uses {} GPUs of its quota {}",
+                    victim.id,
+                    winning.workload.id,
+                    named(account),
+                    Gpus(ledger.used_gpus(account)),
+                    ledger.tree.quota(account)
+                ),
+            ));
+        }
+    }
+    findings
+}
+
+fn check_preemption(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let winner = winning.workload;
+    evicted_by(group, EvictRule::Preemption)
+        .into_iter()
+        .filter(|victim| {
+            victim.spec.project != winner.spec.project || victim.spec.priority >= winner.spec.priority
+        })
+        .map(|victim| {
+            Finding::new(
+                Rule::Preemption,
+                format!(
+                    "workload {} of project {} and priority {} preempts {} of project {} and priority {}",
+                    winner.id,
+                    winner.spec.project,
+                    winner.spec.priority,
+                    victim.id,
+                    victim.spec.project,
+                    victim.spec.priority
+                ),
+            )
+        })
+        .collect()
+}
+
+fn check_passing(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let reserved = group
+        .before
+        .workloads
+        .get(&winning.workload.id)
+        .and_then(reservation);
+    let fills = winning.basis == StartBasis::Reservation && reserved.is_some();
+    evicted_by(group, EvictRule::Passing)
+        .into_iter()
+        .filter(|victim| !fills || !matches!(victim.phase, Phase::Running { passing: true, .. }))
+        .map(|victim| {
+            Finding::new(
+                Rule::PassingEviction,
+                format!(
+                    "workload {} is evicted as passing, but it is not passing or {} fills no reservation",
+                    victim.id, winning.workload.id
+                ),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,12 @@
+//! Every rule, broken once by hand and kept once by hand.
+
+mod build;
+mod cost;
+mod plans;
+mod reservations;
+mod rooms;
+mod settled;
+mod shares;
+mod starts;
+mod states;
+mod taking;
