@@ -6,7 +6,7 @@ use crate::{
     share::asked,
     tree::{Dimension, named},
 };
-use berth_types::{Account, Gpus, Name, Place, State, Workload, WorkloadId};
+use berth_types::{Account, AfterStop, Gpus, Name, Phase, Place, State, Workload, WorkloadId};
 use std::collections::BTreeMap;
 
 /// What one workload asks of the accounts on its path.
@@ -179,7 +179,8 @@ impl Claim {
 }
 
 /// The workloads of the ledger's pool that wait and may be started at this instant if there is room, each with its
-/// claim. What was evicted at this very instant is not among them.
+/// claim: those in the queue, and those on their way back to it, which may go elsewhere instead. What was evicted at
+/// this very instant does not start from the queue.
 pub(crate) fn claimants<'a>(
     ledger: &Ledger<'a>,
     state: &'a State,
@@ -188,8 +189,12 @@ pub(crate) fn claimants<'a>(
     state
         .workloads
         .values()
-        .filter(|workload| workload.spec.pool == ledger.pool && workload.is_queued())
-        .filter(|workload| workload.evicted != Some(now))
+        .filter(|workload| workload.spec.pool == ledger.pool)
+        .filter(|workload| match workload.phase {
+            Phase::Queued { .. } => workload.evicted != Some(now),
+            Phase::Stopping { then: AfterStop::Requeue, .. } => true,
+            _ => false,
+        })
         .map(|workload| (workload, Claim::waiting(ledger, workload)))
         .filter(|(_, claim)| claim.may_start(ledger))
         .collect()

@@ -33,7 +33,9 @@ fn check_pool(after: &State, pool: &Name, now: Time) -> Vec<Finding> {
         let within_quota = claim.within_quota(&ledger);
         if room.fits(workload) {
             findings.push(idle_finding(&room, workload, &claim, within_quota));
-        } else if within_quota && let Some(set) = reclaimable(&ledger, &claim, workload, now) {
+        } else if within_quota
+            && workload.evicted != Some(now)
+            && let Some(set) = reclaimable(&ledger, &claim, workload, now) {
             findings.push(Finding::new(
                 Rule::QuotaGuarantee,
                 format!(

@@ -100,6 +100,15 @@ impl NodeSlot {
         self.unreserved_of(&self.decided)
     }
 
+    /// What a workload with a reservation may use beside those of others.
+    pub(crate) fn unreserved_but(&self, owner: u32) -> Free {
+        let mut free = self.decided.clone();
+        for (_, place) in self.reserved.iter().filter(|(of, _)| *of != owner) {
+            free.withhold(place);
+        }
+        free
+    }
+
     /// What is left of `free` without what reservations name.
     pub(crate) fn unreserved_of(&self, free: &Free) -> Free {
         let mut free = free.clone();

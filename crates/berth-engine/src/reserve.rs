@@ -1,7 +1,10 @@
 //! Reservations: large work does not starve.
 
-use crate::{node::Free, pool::Pool};
-use berth_types::{Action, EvictRule, Phase, Place, Span, StartBasis, Time};
+use crate::{
+    node::{Free, NodeSlot},
+    pool::Pool,
+};
+use berth_types::{Action, EvictRule, NodeId, Phase, Place, Span, StartBasis, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pool {
@@ -27,12 +30,18 @@ impl Pool {
             if workload.evicted == Some(now) {
                 continue;
             }
-            let (winner, places) = (workload.id, reservation.places.clone());
+            let (winner, since, places) = (workload.id, reservation.since, reservation.places.clone());
             let ask = self.ask(self.entry(slot).project, self.class_of(slot));
             if self.barrier(&ask, 0).is_some() {
                 continue;
             }
-            let Some(passing) = self.passing_on(&places, now) else { continue };
+            let Some(passing) = self.passing_on(&places, since, now) else {
+                if let Some(places) = self.place_beside_own_reservation(slot) {
+                    let basis = self.basis(&ask);
+                    self.put(slot, places, basis, now, actions);
+                }
+                continue;
+            };
             for victim in passing {
                 let entry = self.entry(victim);
                 let lost = entry.workload.work_lost(now, self.policy.lost_cap);
@@ -43,8 +52,33 @@ impl Pool {
         }
     }
 
-    /// The passing workloads whose end frees all of `places`, or none if that does not.
-    fn passing_on(&mut self, places: &[Place], now: Time) -> Option<Vec<u32>> {
+    /// Places anywhere for a workload with a reservation, which need not keep off what is reserved for itself.
+    fn place_beside_own_reservation(&self, slot: u32) -> Option<Vec<Place>> {
+        let class = self.class_of(slot);
+        let (shape, fit) = &self.shapes[class.shape as usize];
+        let free = |node: &NodeSlot| {
+            if shape.preemptible { node.decided.clone() } else { node.unreserved_but(slot) }
+        };
+        let mut domains: BTreeMap<u32, (u64, Vec<(NodeId, u32)>)> = BTreeMap::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let (Some(node), Some(domain)) = (node, fit.domain_of(at as u32)) else { continue };
+            let copies = if node.ready { node.copies(shape, &free(node)) } else { 0 };
+            if copies > 0 {
+                let domain = domains.entry(domain).or_default();
+                domain.0 += u64::from(copies);
+                domain.1.push((node.id, at as u32));
+            }
+        }
+        let fitting = domains.into_values().filter(|(room, _)| *room >= u64::from(class.min));
+        let (_, mut nodes) = fitting.min_by_key(|(room, nodes)| (*room, nodes.iter().min().copied()))?;
+        nodes.sort_unstable();
+        let nodes: Vec<u32> = nodes.into_iter().map(|(_, at)| at).collect();
+        self.lay_out(&nodes, shape, &self.entry(slot).workload.spec, 0, class.min, free)
+    }
+
+    /// The workloads passing a reservation made at `reserved` whose end frees all of `places`, or none if that does
+    /// not.
+    fn passing_on(&mut self, places: &[Place], reserved: Time, now: Time) -> Option<Vec<u32>> {
         let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
         for place in places {
             let slot = self.node_slot(place.node)?;
@@ -59,6 +93,10 @@ impl Pool {
             for task in &self.node(*slot).tasks {
                 let entry = self.entry(*task);
                 let Phase::Running { passing: true, since, .. } = entry.workload.phase else { continue };
+                // What ran before passed another reservation.
+                if since < reserved {
+                    continue;
+                }
                 let from = since + self.queues[entry.project as usize].min_run.max(Span(1));
                 if from <= now {
                     candidates.insert((entry.workload.work_lost(now, self.policy.lost_cap), entry.workload.id, *task));
