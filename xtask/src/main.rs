@@ -1,1 +1,59 @@
-fn main() {}
+//! Chores of the repository. `make` is the front door; what takes more than a line of shell lives here.
+//!
+//! ```text
+//! cargo run -p xtask -- tidy     every house rule that a machine can check
+//! ```
+
+mod edges;
+mod tidy;
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["tidy"] => run_tidy(),
+        _ => bail!("usage: cargo run -p xtask -- tidy"),
+    }
+}
+
+fn run_tidy() -> Result<()> {
+    let broken = broken_rules(repository())?;
+    for found in &broken {
+        eprintln!("{found}");
+    }
+    match broken.len() {
+        0 => {
+            println!("tidy: every house rule holds");
+            Ok(())
+        }
+        count => bail!("tidy: {count} broken house rules"),
+    }
+}
+
+/// Every house rule that is broken in the repository at `root`, by file.
+fn broken_rules(root: &Path) -> Result<Vec<tidy::Broken>> {
+    let mut broken = tidy::check_tree(root).context("reading the repository's files")?;
+    broken.extend(edges::check_workspace(root).context("reading the crate graph")?);
+    Ok(broken)
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a folder of the repository")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_keeps_its_house_rules() {
+        let broken = broken_rules(repository()).expect("the repository can be read");
+        let lines: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+    }
+}

@@ -34,8 +34,8 @@ struct Budget {
     /// Above the line by dimension; negative or absent is not above it.
     excess: [i128; 4],
     taken: [u128; 4],
-    /// Sizes of what is taken, so that the largest is known when it is taken back.
-    sizes: BTreeMap<u64, u32>,
+    /// Sizes of what is taken by dimension, so that the largest is known when it is taken back.
+    sizes: [BTreeMap<u64, u32>; 4],
 }
 
 /// The budgets of one claim.
@@ -92,7 +92,7 @@ impl Ledger {
                 if excess.iter().all(|above| *above <= 0) {
                     return None;
                 }
-                self.budgets.entry(position).or_insert(Budget { excess, taken: [0; 4], sizes: BTreeMap::new() });
+                self.budgets.entry(position).or_insert(Budget { excess, taken: [0; 4], sizes: Default::default() });
                 levels.push(position);
             }
             if position == theirs {
@@ -140,13 +140,11 @@ impl Ledger {
         for level in levels {
             let budget = self.budgets.get_mut(level).expect("a level has a budget");
             let before = budget.holds(self.line);
-            for (taken, size) in budget.taken.iter_mut().zip(size) {
-                *taken = if take { *taken + u128::from(*size) } else { *taken - u128::from(*size) };
-            }
-            let count = budget.sizes.entry(size[GPU]).or_default();
-            *count = if take { *count + 1 } else { *count - 1 };
-            if *count == 0 {
-                budget.sizes.remove(&size[GPU]);
+            for (dimension, size) in size.iter().enumerate() {
+                // Only dimensions above the line can allow a taking.
+                if budget.excess[dimension] > 0 {
+                    budget.change(dimension, *size, take);
+                }
             }
             match (before, budget.holds(self.line)) {
                 (true, false) => self.broken += 1,
@@ -190,22 +188,28 @@ impl Ledger {
 }
 
 impl Budget {
-    fn holds(&self, line: Line) -> bool {
-        let largest = self.sizes.last_key_value().map_or(0, |(size, _)| u128::from(*size));
-        if self.sizes.is_empty() {
-            return true;
+    fn change(&mut self, dimension: usize, size: u64, take: bool) {
+        let taken = &mut self.taken[dimension];
+        *taken = if take { *taken + u128::from(size) } else { *taken - u128::from(size) };
+        let count = self.sizes[dimension].entry(size).or_default();
+        *count = if take { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            self.sizes[dimension].remove(&size);
         }
+    }
+
+    /// Whether some dimension allows all that was taken. What straddles the line is the largest, taken last.
+    fn holds(&self, line: Line) -> bool {
         (0..4).any(|dimension| {
             let above = self.excess[dimension];
             if above <= 0 {
                 return false;
             }
-            let above = above as u128;
+            let (above, taken) = (above as u128, self.taken[dimension]);
+            let largest = self.sizes[dimension].last_key_value().map_or(0, |(size, _)| u128::from(*size));
             match line {
-                Line::Keep => self.taken[dimension] <= above,
-                // The largest goes last. Only GPUs are compared by size, so in other dimensions all must fit.
-                Line::Straddle if dimension == GPU => self.taken[GPU] - largest < above,
-                Line::Straddle => self.taken[dimension] <= above,
+                Line::Keep => taken <= above,
+                Line::Straddle => taken - largest < above,
             }
         })
     }

@@ -53,7 +53,7 @@ impl Pool {
                 let group = &self.queues[*project as usize].waiting[class_id];
                 let first = group.iter().find(|(_, _, _, slot)| {
                     let workload = &self.entry(*slot).workload;
-                    workload.is_queued() && workload.evicted.is_none_or(|at| at < self.heads_now())
+                    workload.evicted.is_none_or(|at| at < self.heads_now())
                 });
                 if let Some((priority, submitted, id, slot)) = first {
                     found.push((*priority, *submitted, *id, *project, *slot));

@@ -175,10 +175,18 @@ impl Pool {
 /// Within share first, then the smaller part borrowed for its weight, then the older head.
 fn compare(one: &(&Node, Head), other: &(&Node, Head)) -> Ordering {
     let beyond = |(node, head): &(&Node, Head)| node.used.amounts[GPU] + head.asked > node.share;
-    let borrowed = |(node, head): &(&Node, Head)| u128::from(node.borrowed_with(head.asked));
-    let (one_weight, other_weight) = (u128::from(one.0.weight), u128::from(other.0.weight));
     beyond(one)
         .cmp(&beyond(other))
-        .then_with(|| (borrowed(one) * other_weight).cmp(&(borrowed(other) * one_weight)))
+        .then_with(|| compare_borrowing(one, other))
         .then_with(|| (one.1.submitted, one.1.id).cmp(&(other.1.submitted, other.1.id)))
+}
+
+/// Compares what each would have borrowed for its weight; nothing borrowed is least whatever the weight.
+fn compare_borrowing(one: &(&Node, Head), other: &(&Node, Head)) -> Ordering {
+    let borrowed = |(node, head): &(&Node, Head)| u128::from(node.borrowed_with(head.asked));
+    let (mine, theirs) = (borrowed(one), borrowed(other));
+    if mine == 0 || theirs == 0 {
+        return mine.cmp(&theirs);
+    }
+    (mine * u128::from(other.0.weight)).cmp(&(theirs * u128::from(one.0.weight)))
 }

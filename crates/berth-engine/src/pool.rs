@@ -438,8 +438,8 @@ impl Pool {
         let non_preemptible = !workload.spec.preemptible;
         let base = self.charge_of(workload.base_places());
         self.tree.charge(entry.project, &base, non_preemptible, sign);
-        let extras: u64 = workload.extra_places().map(|place| place.gpus().0).sum();
-        if extras > 0 {
+        if workload.extra_places().next().is_some() {
+            let extras = workload.extra_places().map(|place| place.gpus().0).sum();
             self.tree.charge_extras(entry.project, extras, sign);
             change_set(&mut self.extras, (workload.id, slot), sign);
         }
@@ -447,8 +447,17 @@ impl Pool {
             self.queues[entry.project as usize].count_eviction(at, sign);
         }
         self.project_phase(&entry, slot, sign);
-        self.stale_heads.insert(entry.project);
+        self.mark_affected(entry.project);
         self.entries[slot as usize] = Some(entry);
+    }
+
+    /// What a project uses counts for every account above it, and so for every project below those that set bounds.
+    fn mark_affected(&mut self, project: u32) {
+        self.stale_heads.insert(project);
+        let bounding = self.tree.path(project).skip(1).filter(|(_, node)| node.bounds_children).last();
+        if let Some((position, _)) = bounding {
+            self.mark_below(position);
+        }
     }
 
     fn project_phase(&mut self, entry: &Entry, slot: u32, sign: Sign) {

@@ -12,7 +12,7 @@ use crate::{
     tree::GPU,
     units::Units,
 };
-use berth_types::{Action, EvictRule, Gpus, Phase, Place, StartBasis, Time, Verdict};
+use berth_types::{Action, EvictRule, Gpus, Phase, Place, StartBasis, Time, Verdict, WorkloadId};
 use std::collections::BTreeMap;
 
 /// Victims and the places they make room for.
@@ -40,10 +40,17 @@ impl Pool {
         self.class_fits(class_id);
         let entry = self.entry(slot);
         let ask = self.ask(entry.project, &self.classes[class_id as usize]);
-        let (rule, own) = self.rules_for(slot, &ask);
-        if rule == Rule::None && !own && self.extras.is_empty() {
-            return Err(Verdict::NotEntitled);
+        let mut verdict = Verdict::NotEntitled;
+        for (rule, own) in self.rules_for(slot, &ask) {
+            match self.find_taking_by(slot, ask, rule, own, now) {
+                Err(found) => verdict = found,
+                taking => return taking,
+            }
         }
+        Err(verdict)
+    }
+
+    fn find_taking_by(&mut self, slot: u32, ask: Ask, rule: Rule, own: bool, now: Time) -> Result<Taking, Verdict> {
         self.prove_too_little(slot, &ask, rule, own)?;
         let mut units = Units::new(self, slot, &ask, rule, own, now);
         let found = self.search(slot, ask, rule, &mut units);
@@ -54,22 +61,26 @@ impl Pool {
         found
     }
 
-    /// By which rule others are taken, and whether own work of lower priority may be.
-    fn rules_for(&self, slot: u32, ask: &Ask) -> (Rule, bool) {
+    /// The rules by which others are taken, each with whether own work of lower priority is taken too. A share is
+    /// never reclaimed together with a preemption.
+    fn rules_for(&self, slot: u32, ask: &Ask) -> Vec<(Rule, bool)> {
         let entry = self.entry(slot);
         let lowest = self.queues[entry.project as usize].victims.lowest_priority();
         let own = lowest.is_some_and(|lowest| lowest < entry.workload.spec.priority);
-        if self.must_give(ask) > 0 {
-            return (Rule::None, own);
+        let mut rules = Vec::new();
+        if self.must_give(ask) == 0 {
+            let top = self.tree.path(ask.project).last();
+            if top.is_some_and(|(position, _)| self.within_quota_at(position, ask)) {
+                return vec![(Rule::Quota, own)];
+            }
+            if ask.preemptible && self.within_share(ask) {
+                rules.push((Rule::Share, false));
+            }
         }
-        let top = self.tree.path(ask.project).last();
-        if top.is_some_and(|(position, _)| self.within_quota_at(position, ask)) {
-            (Rule::Quota, own)
-        } else if ask.preemptible && self.within_share(ask) {
-            (Rule::Share, own)
-        } else {
-            (Rule::None, own)
+        if own || rules.is_empty() && !self.extras.is_empty() {
+            rules.push((Rule::None, own));
         }
+        rules
     }
 
     /// Says "cannot" when everything free and everything that could be taken is too little.
@@ -141,15 +152,15 @@ impl Pool {
         let own_project = self.entry(slot).project;
         let ask = self.ask(own_project, self.class_of(slot));
         let mut basis = self.basis(&ask);
-        let mut shrinks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut shrinks: BTreeMap<WorkloadId, (u32, Vec<u32>)> = BTreeMap::new();
         for unit in &taking.units {
             if let Some(rank) = unit.extra {
-                shrinks.entry(unit.slot).or_default().push(rank);
+                let id = self.entry(unit.slot).workload.id;
+                shrinks.entry(id).or_insert_with(|| (unit.slot, Vec::new())).1.push(rank);
             }
         }
-        for (victim, mut ranks) in shrinks {
+        for (workload, (victim, mut ranks)) in shrinks {
             ranks.sort_unstable();
-            let workload = self.entry(victim).workload.id;
             self.decide(victim, Action::Shrink { workload, ranks, winner }, now, actions);
         }
         for unit in taking.units.iter().filter(|unit| unit.extra.is_none()) {

@@ -1,0 +1,52 @@
+# The front door. Every target checks what is there, says what it does, and installs what is missing.
+
+# Build output is kept outside of the clone: it survives `git clean`, and several clones share it.
+BERTH_CACHE ?= $(HOME)/.cache/berth
+CARGO_TARGET_DIR ?= $(BERTH_CACHE)/target
+export BERTH_CACHE CARGO_TARGET_DIR
+# A Rust that was installed a moment ago is not on the caller's path yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin:$(BERTH_CACHE)/tools/bin
+
+BERTH = $(CARGO_TARGET_DIR)/release/berth
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check soak bench fmt
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## build Berth and play the two-node scenario of the report; a picture goes to target/tr4858.svg
+	@.ci/ensure rust
+	@echo "berth: building the release binary (into $(CARGO_TARGET_DIR))"
+	cargo build --release --locked -p berth-cli
+	@mkdir -p target
+	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
+
+test: ## every test: properties, scenarios, transcripts, house rules
+	@.ci/ensure rust
+	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
+	cargo test --workspace --locked
+
+check: ## formatting, lints, house rules, licences and known holes of dependencies
+	@.ci/ensure rust lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo run --quiet --locked -p xtask -- tidy
+	@.ci/ensure deny
+	@.ci/check-dependencies
+
+# The variable is the caller's when it is set, so `BERTH_CASES=5000000 make soak` runs for a night.
+soak: export BERTH_CASES := $(or $(BERTH_CASES),200000)
+soak: ## the property tests of the engine with many more cases
+	@.ci/ensure rust
+	@echo "berth: $(BERTH_CASES) cases per property$(if $(BERTH_SEED), from seed $(BERTH_SEED))"
+	cargo test --locked -p berth-engine --tests
+
+bench: ## how fast the engine decides; numbers go to target/bench/summary.json
+	@.ci/ensure rust
+	@echo "berth: measuring on one thread; a target that is missed is said and is no failure"
+	cargo run --release --locked -p berth-bench -- all
+
+fmt: ## format every file
+	@.ci/ensure rust lints
+	cargo fmt --all
