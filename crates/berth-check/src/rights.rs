@@ -61,6 +61,11 @@ fn check_quota_reclaim(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
         for account in upper
             .into_iter()
             .filter(|own| !claim.within_quota_at(&after, *own))
+            .filter(|own| {
+                // A level above the common ancestor may stay as full as it was.
+                let grows = after.used_gpus(*own) + claim.gpus() > before.used_gpus(*own);
+                grows || claim.path.first() == Some(own)
+            })
         {
             findings.push(Finding::new(
                 Rule::QuotaReclaim,

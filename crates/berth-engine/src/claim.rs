@@ -93,11 +93,12 @@ impl Pool {
         self.tree.path(ask.project).all(|(_, node)| node.used.amounts[GPU] + ask.amounts[GPU] <= node.share)
     }
 
-    /// Whether something could be taken from other projects: the top level is within quota, or all within share.
+    /// Whether something could be taken from other projects: the project or the top level is within quota, or all
+    /// are within share.
     pub(crate) fn may_take_from_others(&self, ask: &Ask) -> bool {
         let top = self.tree.path(ask.project).last();
         let quota = top.is_some_and(|(position, _)| self.within_quota_at(position, ask));
-        quota || (ask.preemptible && self.within_share(ask))
+        quota || self.within_quota_at(ask.project, ask) || (ask.preemptible && self.within_share(ask))
     }
 
     /// Why a start on free capacity is allowed.

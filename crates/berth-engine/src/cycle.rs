@@ -90,6 +90,10 @@ impl Pool {
             }
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);
+            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets.
+            if self.asks_by_memory {
+                self.refresh_shares();
+            }
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) type Dimensions = [u64; 4];
 pub(crate) enum Rule {
     /// From projects above quota.
     Quota,
+    /// From projects above quota inside one full department of the claimant, which must not grow by it.
+    QuotaInside(u32),
     /// From projects above their fair share, which stay at or above it.
     Share,
     /// From nobody.
@@ -49,7 +51,7 @@ pub(crate) struct Ledger {
     /// Accounts in which more was taken than may be.
     broken: u32,
     ask: Ask,
-    /// Accounts of the claimant, from the project up, that stay within quota with everything above them.
+    /// Accounts of the claimant, from the project up, and whether they stay within quota (with all above them).
     within_from: Vec<(u32, bool)>,
 }
 
@@ -57,10 +59,12 @@ impl Ledger {
     pub(crate) fn new(pool: &Pool, ask: Ask, rule: Rule, line: Line) -> Self {
         let mut within_from: Vec<(u32, bool)> =
             pool.tree.path(ask.project).map(|(position, _)| (position, pool.within_quota_at(position, &ask))).collect();
-        let mut all = true;
-        for (_, within) in within_from.iter_mut().rev() {
-            all &= *within;
-            *within = all;
+        if rule == Rule::Quota {
+            let mut all = true;
+            for (_, within) in within_from.iter_mut().rev() {
+                all &= *within;
+                *within = all;
+            }
         }
         Self { rule, line, levels: BTreeMap::new(), budgets: BTreeMap::new(), broken: 0, ask, within_from }
     }
@@ -79,7 +83,12 @@ impl Ledger {
             return None;
         }
         let (mine, theirs) = pool.tree.below_common(self.ask.project, project);
-        if self.rule == Rule::Quota {
+        if let Rule::QuotaInside(full) = self.rule
+            && pool.tree.path(project).all(|(position, _)| position != full)
+        {
+            return None;
+        }
+        if self.rule != Rule::Share {
             let within = self.within_from.iter().find(|(position, _)| *position == mine)?.1;
             if !within {
                 return None;
@@ -107,7 +116,9 @@ impl Ledger {
         const ABSENT: i128 = i128::MIN / 4;
         let above = |used: u64, line: u64| i128::from(used) - i128::from(line);
         if self.rule == Rule::Share {
-            return [above(node.used.amounts[GPU], node.share), ABSENT, ABSENT, ABSENT];
+            // A limit can put the share below the quota; nobody is taken below that by others' shares.
+            let line = if node.has_quota { node.share.max(node.quota) } else { node.share };
+            return [above(node.used.amounts[GPU], line), ABSENT, ABSENT, ABSENT];
         }
         let mut excess = [ABSENT; 4];
         for (dimension, excess) in excess.iter_mut().take(3).enumerate() {

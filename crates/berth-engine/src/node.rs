@@ -97,40 +97,16 @@ impl NodeSlot {
 
     /// What work that must not touch reservations may use.
     pub(crate) fn unreserved(&self) -> Free {
-        self.unreserved_of(&self.decided)
+        self.unreserved_of(&self.decided, u32::MAX)
     }
 
-    /// What a workload with a reservation may use beside those of others.
-    pub(crate) fn unreserved_but(&self, owner: u32) -> Free {
-        let mut free = self.decided.clone();
+    /// What is left of `free` without what reservations of others than `owner` name.
+    pub(crate) fn unreserved_of(&self, free: &Free, owner: u32) -> Free {
+        let mut free = free.clone();
         for (_, place) in self.reserved.iter().filter(|(of, _)| *of != owner) {
             free.withhold(place);
         }
         free
-    }
-
-    /// What is left of `free` without what reservations name.
-    pub(crate) fn unreserved_of(&self, free: &Free) -> Free {
-        let mut free = free.clone();
-        for (_, place) in &self.reserved {
-            free.withhold(place);
-        }
-        free
-    }
-
-    /// Whether a place takes something that a reservation of another workload needs. `own` places count already.
-    pub(crate) fn overlaps_reservation(&self, place: &Place, owner: u32, own: &[&Place]) -> bool {
-        if self.reserved.iter().all(|(of, _)| *of == owner) {
-            return false;
-        }
-        let mut free = self.decided.clone();
-        for counted in own.iter().filter(|counted| counted.node == self.id) {
-            free.give(counted);
-        }
-        for (_, reserved) in self.reserved.iter().filter(|(of, _)| *of != owner) {
-            free.withhold(reserved);
-        }
-        !free.holds(place)
     }
 
     /// How many tasks of a shape fit into `free` of this node; exact.

@@ -14,7 +14,7 @@ use crate::{
     tree::{Charge, Sign, Tree},
 };
 use berth_types::{
-    AfterStop, Change, ChangeError, Department, DepartmentId, Gpus, Kind, Name, Node, NodeId, Phase, Place, Policy,
+    AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, Node, NodeId, Phase, Place, Policy,
     Project, ProjectId, Time, Workload, WorkloadId,
 };
 use std::{
@@ -95,6 +95,8 @@ pub(crate) struct Pool {
     /// Projects whose head must be looked at again.
     pub(crate) stale_heads: BTreeSet<u32>,
     pub(crate) heads: Heads,
+    /// Whether any request ever was for GPU memory.
+    pub(crate) asks_by_memory: bool,
     /// When a move will have become worth its cost.
     pub(crate) next_move: Option<Time>,
     /// Grows with every change; what failed at this version need not be tried again.
@@ -135,6 +137,7 @@ impl Pool {
             shares_stale: true,
             stale_heads: BTreeSet::new(),
             heads: Heads::default(),
+            asks_by_memory: false,
             next_move: None,
             version: 0,
         };
@@ -246,7 +249,7 @@ impl Pool {
     fn on_node_set(&mut self, slot: u32) {
         for (shape, fit) in &mut self.shapes {
             fit.on_node(shape, &self.nodes, slot);
-            if matches!(shape.request.gpu, berth_types::GpuRequest::Memory { .. }) {
+            if matches!(shape.request.gpu, GpuRequest::Memory { .. }) {
                 fit.charge = crate::fit::smallest_charge(shape, &self.nodes);
             }
         }
@@ -388,6 +391,7 @@ impl Pool {
             Some(shape) => *shape,
             None => {
                 let shape = Shape::new(&key);
+                self.asks_by_memory |= matches!(shape.request.gpu, GpuRequest::Memory { .. });
                 let fit = Fit::new(&shape, &self.nodes, &self.log);
                 self.shapes.push((shape, fit));
                 let id = self.shapes.len() as u32 - 1;

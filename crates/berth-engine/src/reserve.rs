@@ -14,11 +14,24 @@ impl Pool {
         if self.reservations.is_empty() || !workload.spec.preemptible {
             return false;
         }
-        let own: Vec<&Place> = workload.places().collect();
-        places.iter().any(|place| {
-            let node = self.node_slot(place.node);
-            node.is_some_and(|node| self.node(node).overlaps_reservation(place, slot, &own))
-        })
+        let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
+        for place in places {
+            let Some(at) = self.node_slot(place.node) else { continue };
+            let free = nodes.entry(at).or_insert_with(|| {
+                let node = self.node(at);
+                let mut free = node.decided.clone();
+                // A held workload counts already.
+                for own in workload.places().filter(|own| own.node == place.node) {
+                    free.give(own);
+                }
+                node.unreserved_of(&free, slot)
+            });
+            if !free.holds(place) {
+                return true;
+            }
+            free.take(place);
+        }
+        false
     }
 
     /// Starts workloads whose reserved places are free or held by passing work, oldest reservation first.
@@ -57,7 +70,7 @@ impl Pool {
         let class = self.class_of(slot);
         let (shape, fit) = &self.shapes[class.shape as usize];
         let free = |node: &NodeSlot| {
-            if shape.preemptible { node.decided.clone() } else { node.unreserved_but(slot) }
+            if shape.preemptible { node.decided.clone() } else { node.unreserved_of(&node.decided, slot) }
         };
         let mut domains: BTreeMap<u32, (u64, Vec<(NodeId, u32)>)> = BTreeMap::new();
         for (at, node) in self.nodes.iter().enumerate() {

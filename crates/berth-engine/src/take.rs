@@ -70,15 +70,26 @@ impl Pool {
         let mut rules = Vec::new();
         if self.must_give(ask) == 0 {
             let top = self.tree.path(ask.project).last();
-            if top.is_some_and(|(position, _)| self.within_quota_at(position, ask)) {
-                return vec![(Rule::Quota, own)];
+            let quota = top.is_some_and(|(position, _)| self.within_quota_at(position, ask));
+            if quota {
+                rules.push((Rule::Quota, own));
+            } else if !self.extras.is_empty() {
+                rules.push((Rule::None, false));
+            }
+            // Inside a department that is full, what siblings borrow is taken without the department growing.
+            let full = self.tree.path(ask.project).skip(1).find(|(position, _)| !self.within_quota_at(*position, ask));
+            if let Some((full, _)) = full.filter(|_| self.within_quota_at(ask.project, ask)) {
+                rules.push((Rule::QuotaInside(full), own));
+            }
+            if quota {
+                return rules;
             }
             if ask.preemptible && self.within_share(ask) {
                 rules.push((Rule::Share, false));
             }
         }
-        if own || rules.is_empty() && !self.extras.is_empty() {
-            rules.push((Rule::None, own));
+        if own {
+            rules.push((Rule::None, true));
         }
         rules
     }
@@ -110,9 +121,10 @@ impl Pool {
 
     fn search<'a>(&'a self, slot: u32, ask: Ask, rule: Rule, units: &mut Units<'a>) -> Result<Taking, Verdict> {
         let must_give = self.must_give(&ask);
+        let straddles = matches!(rule, Rule::Quota | Rule::QuotaInside(_));
         let mut verdict = Verdict::NotEntitled;
         for line in [Line::Keep, Line::Straddle] {
-            if line == Line::Straddle && rule != Rule::Quota {
+            if line == Line::Straddle && !straddles {
                 break;
             }
             let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
@@ -129,7 +141,7 @@ impl Pool {
             verdict = Verdict::NotFound;
             let count = units.all().len();
             let small = count <= SMALL;
-            if small || (line == Line::Straddle || rule != Rule::Quota) && count <= LARGE {
+            if small || (line == Line::Straddle || !straddles) && count <= LARGE {
                 match trial.by_every_set(units, self.policy.search_steps) {
                     Some(true) => return self.finish(slot, trial, rule),
                     Some(false) => verdict = Verdict::Exhausted,
@@ -172,7 +184,7 @@ impl Pool {
                     }
                     EvictRule::Preemption
                 }
-                (false, Rule::Quota) => EvictRule::QuotaReclaim,
+                (false, Rule::Quota | Rule::QuotaInside(_)) => EvictRule::QuotaReclaim,
                 (false, _) => EvictRule::ShareReclaim,
             };
             let lost = entry.workload.work_lost(now, self.policy.lost_cap);
@@ -203,31 +215,59 @@ impl Pool {
         }
     }
 
-    /// Shrinks extras that would, with this workload, pass a limit.
+    /// Shrinks extras that would, with this workload, pass a limit: the newest first, and none that is not needed.
     fn make_room_under_limits(&mut self, slot: u32, now: Time, actions: &mut Vec<Action>) {
         let winner = self.entry(slot).workload.id;
         let ask = self.ask(self.entry(slot).project, self.class_of(slot));
-        let tight = |pool: &Self| {
-            pool.tree
-                .path(ask.project)
-                .find(|(_, node)| {
-                    let with = node.used.amounts[GPU] + node.extras + ask.amounts[GPU];
-                    node.extras > 0 && node.limit.is_some_and(|limit| with > limit)
-                })
-                .map(|(position, _)| position)
+        let tight: Vec<(u32, u64)> = self
+            .tree
+            .path(ask.project)
+            .filter_map(|(position, node)| {
+                let with = node.used.amounts[GPU] + node.extras + ask.amounts[GPU];
+                let over = with.saturating_sub(node.limit?);
+                (node.extras > 0 && over > 0).then_some((position, over))
+            })
+            .collect();
+        if tight.is_empty() {
+            return;
+        }
+        let mut shrunk: Vec<(u32, u32, u64)> = Vec::new();
+        let enough = |shrunk: &[(u32, u32, u64)]| {
+            tight.iter().all(|(account, over)| {
+                let below = shrunk.iter().filter(|(victim, _, _)| self.is_below(*victim, *account));
+                let total = self.extras_below(*account);
+                below.map(|(_, _, gpus)| gpus).sum::<u64>() >= (*over).min(total)
+            })
         };
-        while let Some(account) = tight(self) {
-            let below = |pool: &Self, victim: u32| {
-                let project = pool.entry(victim).project;
-                pool.tree.path(project).any(|(position, _)| position == account)
-            };
-            let Some((_, victim)) = self.extras.iter().rev().find(|(_, victim)| below(self, *victim)).copied() else {
-                break;
-            };
-            let victim_workload = &self.entry(victim).workload;
-            let Some(rank) = victim_workload.extra_places().map(|place| place.rank).max() else { break };
-            let workload = victim_workload.id;
+        for (_, victim) in self.extras.iter().rev() {
+            let mut extras: Vec<&Place> = self.entry(*victim).workload.extra_places().collect();
+            extras.sort_unstable_by_key(|place| std::cmp::Reverse(place.rank));
+            for place in extras {
+                let useful = tight.iter().any(|(account, _)| self.is_below(*victim, *account));
+                if useful && !enough(&shrunk) {
+                    shrunk.push((*victim, place.rank, place.gpus().0));
+                }
+            }
+        }
+        let mut index = 0;
+        while index < shrunk.len() {
+            let left_out = shrunk.remove(index);
+            if !enough(&shrunk) {
+                shrunk.insert(index, left_out);
+                index += 1;
+            }
+        }
+        for (victim, rank, _) in shrunk {
+            let workload = self.entry(victim).workload.id;
             self.decide(victim, Action::Shrink { workload, ranks: vec![rank], winner }, now, actions);
         }
+    }
+
+    fn is_below(&self, slot: u32, account: u32) -> bool {
+        self.tree.path(self.entry(slot).project).any(|(position, _)| position == account)
+    }
+
+    fn extras_below(&self, account: u32) -> u64 {
+        self.tree.at(account).extras
     }
 }

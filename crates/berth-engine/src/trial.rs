@@ -8,6 +8,7 @@ use crate::{
     node::{Free, NodeSlot},
     pool::Pool,
     shape::Shape,
+    tree::GPU,
     units::Units,
 };
 use berth_types::{NodeId, Place, Verdict};
@@ -48,6 +49,9 @@ pub(crate) struct Trial<'a> {
     ignores_reservations: bool,
     must_give: u64,
     given: u64,
+    /// What must be taken in all, so that a full department does not grow.
+    must_take: u64,
+    all_taken: u64,
     ledger: Ledger,
     nodes: IdMap<u32, TrialNode>,
     /// Room by domain, where it differs from what is free.
@@ -70,9 +74,11 @@ impl<'a> Trial<'a> {
             min: u64::from(class.min),
             project: ask.project,
             model: ask.model,
-            ignores_reservations: shape.preemptible || rule == Rule::Quota,
+            ignores_reservations: shape.preemptible || pool.within_quota(&ask),
             must_give,
             given: 0,
+            must_take: must_take(pool, &ask, rule),
+            all_taken: 0,
             ledger: Ledger::new(pool, ask, rule, line),
             nodes: IdMap::default(),
             room: BTreeMap::new(),
@@ -80,17 +86,44 @@ impl<'a> Trial<'a> {
             taken: Vec::new(),
             extras_taken: BTreeSet::new(),
         };
-        trial.find_free_domain();
+        trial.reset();
         trial
     }
 
-    fn find_free_domain(&mut self) {
-        if self.fit.most() >= self.min {
-            let sums = self.fit.domain_sums();
-            self.domain = self.fit.best_first().find_map(|node| {
-                self.fit.domain_of(node).filter(|domain| sums.of(*domain) >= self.min)
-            });
+    /// Back to nothing taken. Nodes with reservations are looked at anew, because the index sees them as those do who
+    /// must keep off every reservation.
+    fn reset(&mut self) {
+        self.nodes.clear();
+        self.room.clear();
+        if !self.shape.preemptible {
+            let reservations = self.pool.reservations.iter();
+            let places = reservations.flat_map(|(_, _, slot)| self.pool.entry(*slot).workload.reserved_places());
+            let nodes: BTreeSet<NodeId> = places.map(|place| place.node).collect();
+            for slot in nodes.into_iter().filter_map(|id| self.pool.node_slot(id)) {
+                self.look_at(slot);
+            }
         }
+        self.find_domain();
+    }
+
+    fn find_domain(&mut self) {
+        self.domain = self.domain_with_room();
+    }
+
+    /// The domain that has room, if one has: of the best node, or of the smallest that was looked at.
+    fn domain_with_room(&self) -> Option<u32> {
+        let with_room = |domain: &u32| self.room_in(*domain) >= self.min;
+        if self.fit.most() >= self.min {
+            let mut domains = self.fit.best_first().filter_map(|node| self.fit.domain_of(node));
+            if let Some(domain) = domains.find(with_room) {
+                return Some(domain);
+            }
+        }
+        let touched = self.nodes.keys().filter_map(|node| {
+            let domain = self.fit.domain_of(*node).filter(with_room)?;
+            Some((self.pool.node(*node).id, domain))
+        });
+        touched.min().map(|(_, domain)| domain)
     }
 
     /// Forgets everything taken.
@@ -98,10 +131,7 @@ impl<'a> Trial<'a> {
         while let Some(taken) = self.taken.pop() {
             self.undo(&taken);
         }
-        self.nodes.clear();
-        self.room.clear();
-        self.domain = None;
-        self.find_free_domain();
+        self.reset();
     }
 
     /// Takes victims in order until there is room. False when there is room but budgets forbid the set; an error
@@ -247,8 +277,7 @@ impl<'a> Trial<'a> {
         }
         let taken = self.taken.pop().expect("was just taken");
         self.undo(&taken);
-        self.domain = None;
-        self.find_free_domain();
+        self.find_domain();
         self.every_set_from(rest, steps)
     }
 
@@ -288,11 +317,10 @@ impl<'a> Trial<'a> {
             .filter(|node| !self.nodes.contains_key(node))
             .take(self.min as usize)
             .collect();
-        let mut touched: Vec<u32> = self.taken.iter().flat_map(|taken| &taken.places).filter_map(|place| self.pool.node_slot(place.node)).collect();
-        touched.extend(self.fit.best_first().filter(|node| self.nodes.contains_key(node)));
+        let touched = self.nodes.iter().filter(|(node, trial)| trial.copies > 0 && inside(node));
+        let mut touched: Vec<u32> = touched.map(|(node, _)| *node).collect();
         touched.sort_unstable_by_key(|node| self.pool.node(*node).id);
-        touched.dedup();
-        candidates.extend(touched.into_iter().filter(inside).filter(|node| self.pool.node(*node).ready));
+        candidates.extend(touched);
         let spec = &self.pool.entry(self.slot).workload.spec;
         self.pool.lay_out(&candidates, self.shape, spec, 0, self.min as u32, |node| self.free_on(node))
     }
@@ -300,7 +328,12 @@ impl<'a> Trial<'a> {
     fn free_on(&self, node: &NodeSlot) -> Free {
         let slot = self.pool.node_slot(node.id).expect("a node of the pool");
         let free = self.nodes.get(&slot).map_or(&node.decided, |trial| &trial.free);
-        if self.ignores_reservations { free.clone() } else { node.unreserved_of(free) }
+        self.visible(node, free)
+    }
+
+    /// What of `free` the claimant may use.
+    fn visible(&self, node: &NodeSlot, free: &Free) -> Free {
+        if self.ignores_reservations { free.clone() } else { node.unreserved_of(free, self.slot) }
     }
 
     fn copies_on(&self, node: u32) -> u32 {
@@ -312,7 +345,9 @@ impl<'a> Trial<'a> {
     }
 
     fn suffices(&self) -> bool {
-        self.given >= self.must_give && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
+        self.given >= self.must_give
+            && self.all_taken >= self.must_take
+            && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
     }
 
     fn places_of(&self, unit: Unit) -> Vec<&'a Place> {
@@ -363,6 +398,7 @@ impl<'a> Trial<'a> {
             return;
         }
         let project = self.pool.entry(taken.unit.slot).project;
+        self.all_taken = if take { self.all_taken + taken.size[0] } else { self.all_taken - taken.size[0] };
         match (project == self.project, take) {
             (true, true) => self.given += taken.size[0],
             (true, false) => self.given -= taken.size[0],
@@ -376,34 +412,61 @@ impl<'a> Trial<'a> {
 
     fn change_node(&mut self, place: &Place, give: bool) {
         let Some(slot) = self.pool.node_slot(place.node) else { return };
-        let Some(domain) = self.fit.domain_of(slot) else { return };
         let node = self.pool.node(slot);
-        if !node.ready {
+        if self.fit.domain_of(slot).is_none() || !node.ready {
             return;
         }
-        if !self.nodes.contains_key(&slot) {
-            let trial = TrialNode { free: node.decided.clone(), copies: self.fit.copies_on(slot) };
-            self.nodes.insert(slot, trial);
-        }
-        let trial = self.nodes.get_mut(&slot).expect("was just put there");
+        let trial = self
+            .nodes
+            .entry(slot)
+            .or_insert_with(|| TrialNode { free: node.decided.clone(), copies: self.fit.copies_on(slot) });
         if give {
             trial.free.give(place);
         } else {
             trial.free.take(place);
         }
-        let before = u64::from(trial.copies);
-        trial.copies = if self.ignores_reservations || node.reserved.is_empty() {
-            node.copies(self.shape, &trial.free)
+        self.recount(slot);
+    }
+
+    /// Makes a node part of the trial as it is.
+    fn look_at(&mut self, slot: u32) {
+        let node = self.pool.node(slot);
+        if self.fit.domain_of(slot).is_some() && node.ready {
+            let trial = TrialNode { free: node.decided.clone(), copies: self.fit.copies_on(slot) };
+            self.nodes.insert(slot, trial);
+            self.recount(slot);
+        }
+    }
+
+    /// Counts again how many tasks a node of the trial holds.
+    fn recount(&mut self, slot: u32) {
+        let node = self.pool.node(slot);
+        let domain = self.fit.domain_of(slot).expect("a node of the trial has a domain");
+        let free = &self.nodes[&slot].free;
+        let after = if self.ignores_reservations || node.reserved.is_empty() {
+            node.copies(self.shape, free)
         } else {
-            node.copies(self.shape, &node.unreserved_of(&trial.free))
+            node.copies(self.shape, &self.visible(node, free))
         };
-        let after = u64::from(trial.copies);
+        let trial = self.nodes.get_mut(&slot).expect("was just looked at");
+        let before = std::mem::replace(&mut trial.copies, after);
         if before != after {
             let room = self.room.entry(domain).or_insert_with(|| self.fit.domain_sums().of(domain));
-            *room = *room - before + after;
+            *room = *room - u64::from(before) + u64::from(after);
             if self.domain.is_none() && *room >= self.min {
                 self.domain = Some(domain);
             }
         }
     }
+}
+
+/// How much must be taken inside a full department so that it does not grow, or comes within its quota.
+fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> u64 {
+    let Rule::QuotaInside(full) = rule else { return 0 };
+    let mut most = 0;
+    for (_, node) in pool.tree.path(ask.project).skip_while(|(position, _)| *position != full) {
+        let over = (node.used.amounts[GPU] + ask.amounts[GPU]).saturating_sub(node.quota);
+        most = most.max(over.min(ask.amounts[GPU]));
+    }
+    most
 }

@@ -247,12 +247,17 @@ impl Workload {
         tasks.iter().map(|task| &task.place).chain(self.leaving())
     }
 
+    /// Places named for it while it waits.
+    pub fn reserved_places(&self) -> &[Place] {
+        match &self.phase {
+            Phase::Queued { reservation: Some(reservation) } => &reservation.places,
+            _ => &[],
+        }
+    }
+
     /// Whether its reservation names a place on this node.
     pub fn reserved_on(&self, node: NodeId) -> bool {
-        match &self.phase {
-            Phase::Queued { reservation: Some(reservation) } => reservation.places.iter().any(|place| place.node == node),
-            _ => false,
-        }
+        self.reserved_places().iter().any(|place| place.node == node)
     }
 
     /// Whether it waits for a decision.
