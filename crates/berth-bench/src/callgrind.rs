@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::process::Command;
 
 /// Nodes of the large cluster under callgrind, which makes everything fifty times slower.
-const HUGE_NODES: usize = 200;
+const HUGE_NODES: usize = 40;
 
 /// Counts the instructions of every scenario, or says that it could not.
 pub(crate) fn run_all(report: &mut Report) {

@@ -44,8 +44,10 @@ fn main() -> Result<ExitCode> {
         [] | ["all"] => {
             for scenario in scenarios::ALL {
                 run_scenario(scenario, &mut report);
+                report.save()?;
             }
             run_huge(&mut report);
+            report.save()?;
             callgrind::run_all(&mut report);
         }
         ["list"] => {

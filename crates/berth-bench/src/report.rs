@@ -84,12 +84,17 @@ impl Report {
         self.skipped.push(what.to_owned());
     }
 
+    /// Merges what is known so far into the summary.
+    pub(crate) fn save(&self) -> Result<()> {
+        let failed: Vec<&str> = self.failures.iter().map(|(name, _)| name.as_str()).collect();
+        merge_into(&summary_path(), &self.rows, &failed)
+    }
+
     /// Prints the closing table, writes the summary, and says whether every outcome was right. A missed target is said
     /// and is no failure: machines differ.
     pub(crate) fn finish(&self) -> Result<bool> {
         println!("{self}");
-        let failed: Vec<&str> = self.failures.iter().map(|(name, _)| name.as_str()).collect();
-        merge_into(&summary_path(), &self.rows, &failed)?;
+        self.save()?;
         println!("written to target/bench/summary.json");
         Ok(self.failures.is_empty())
     }

@@ -135,7 +135,8 @@ fn share_problems(
     if !claim.preemptible {
         problems.push(format!("non-preemptible workload {} reclaims a share", winner.id));
     }
-    if claim.within_quota(&before) && claim.within_quota(&after) {
+    // A request for GPU memory is judged as it waited, on the smallest device.
+    if Claim::waiting(&before, winner).within_quota(&before) && claim.within_quota(&after) {
         problems.push(format!(
             "workload {} is within quota and reclaims a share",
             winner.id

@@ -5,7 +5,7 @@
 //!   -> reservations filled and made -> moves -> elastic extras
 //! ```
 
-use crate::pool::Pool;
+use crate::{order::Next, pool::Pool};
 use berth_types::{Action, Change, Phase, Span, StartBasis, StopReason, Time};
 
 impl Pool {
@@ -74,19 +74,19 @@ impl Pool {
     /// Serves heads in order until none may start or take.
     fn serve_heads(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.refresh_fits(false);
-        while let Some(head) = self.next_head(now) {
+        while let Some(next) = self.next_head(now) {
             let before = actions.len();
-            let taker = if head.takes { Some(head.slot) } else { head.first };
-            if let Some(taker) = taker {
-                if self.take(taker, now, actions).is_err() {
-                    self.take_failed(taker);
-                    continue;
+            match next {
+                Next::Takes(slot) => {
+                    if self.take(slot, now, actions).is_err() {
+                        self.take_failed(slot);
+                        continue;
+                    }
                 }
-            } else if !self.start_on_free(head.slot, now, actions) {
-                // The index said it fits; a layout that then finds no places is a broken invariant.
-                debug_assert!(false, "a fitting head found no places");
-                self.take_failed(head.slot);
-                continue;
+                Next::Fits(slot) => {
+                    let placed = self.start_on_free(slot, now, actions);
+                    assert!(placed, "what the index of a shape counts as room is room");
+                }
             }
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);

@@ -108,6 +108,8 @@ pub(crate) struct Fit {
     mix_version: u64,
     /// GPUs one waiting task is charged: on the smallest device it may use.
     pub(crate) charge: u64,
+    /// GPUs one task is charged at least: on the largest device it may use.
+    pub(crate) charge_least: u64,
 }
 
 impl Fit {
@@ -126,12 +128,18 @@ impl Fit {
             position: log.end(),
             mix_version: 0,
             charge: 0,
+            charge_least: 0,
         };
         for slot in 0..nodes.len() {
             fit.on_node(shape, nodes, slot as u32);
         }
-        fit.charge = smallest_charge(shape, nodes);
+        fit.settle_charges(shape, nodes);
         fit
+    }
+
+    /// What tasks are charged depends on the devices there are only if they ask for GPU memory.
+    pub(crate) fn settle_charges(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>]) {
+        (self.charge_least, self.charge) = charges(shape, nodes);
     }
 
     /// A node came, went, or changed what does not change by scheduling.
@@ -258,21 +266,25 @@ impl Fit {
     }
 }
 
-/// GPUs charged for one task on the smallest device it may use; on the smallest share if there is no such device.
-pub(crate) fn smallest_charge(shape: &Shape, nodes: &[Option<NodeSlot>]) -> u64 {
+/// GPUs charged for one task on the largest and on the smallest device it may use.
+fn charges(shape: &Shape, nodes: &[Option<NodeSlot>]) -> (u64, u64) {
     let devices = u64::from(shape.request.gpu.devices());
-    match shape.request.gpu {
+    let fixed = match shape.request.gpu {
         GpuRequest::None => 0,
         GpuRequest::Whole(_) => Gpus::whole(devices).0,
         GpuRequest::Fraction { share, .. } => share.gpus().times(devices).0,
         GpuRequest::Memory { bytes, .. } => {
-            let usable = nodes.iter().flatten().filter(|node| shape.selects(&node.labels));
-            let smallest = usable
+            let usable = nodes.iter().flatten().filter(|node| node.ready && shape.selects(&node.labels));
+            let memories = usable
                 .flat_map(|node| &node.devices)
                 .filter(|device| shape.accepts(device) && device.memory >= Bytes(bytes.get()))
-                .map(|device| device.memory)
-                .min();
-            smallest.and_then(|memory| shape.request.gpu.charge_on(memory)).map_or(1, |charge| charge.0)
+                .map(|device| device.memory);
+            let (smallest, largest) = (memories.clone().min(), memories.max());
+            let charge = |memory: Option<Bytes>| {
+                memory.and_then(|memory| shape.request.gpu.charge_on(memory)).map_or(1, |charge| charge.0)
+            };
+            return (charge(largest), charge(smallest));
         }
-    }
+    };
+    (fixed, fixed)
 }

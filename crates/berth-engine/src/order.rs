@@ -15,10 +15,6 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) slot: u32,
-    /// It does not fit and must take something first.
-    pub(crate) takes: bool,
-    /// One before it in the queue of its project that must take something, and is given the chance first.
-    pub(crate) first: Option<u32>,
     priority: i32,
     submitted: Time,
     id: WorkloadId,
@@ -32,10 +28,24 @@ impl Head {
     }
 }
 
+/// What goes next: a workload that fits, or one that must take something first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Fits(u32),
+    Takes(u32),
+}
+
+/// The best of each kind below one account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Best {
+    fits: Option<Head>,
+    takes: Option<Head>,
+}
+
 /// Heads by position in the tree, and what must be looked at again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads {
-    best: Vec<Option<Head>>,
+    best: Vec<Best>,
     /// Takes that found nothing at this version of the pool, by project and class.
     failed: BTreeSet<(u32, u32)>,
     failed_version: u64,
@@ -46,26 +56,48 @@ pub(crate) struct Heads {
 }
 
 impl Pool {
-    /// The head that goes next, if any may.
-    pub(crate) fn next_head(&mut self, now: Time) -> Option<Head> {
+    /// What goes next, if anything may.
+    pub(crate) fn next_head(&mut self, now: Time) -> Option<Next> {
         if self.heads.best.len() != self.tree.nodes.len() {
-            self.heads.best = vec![None; self.tree.nodes.len()];
+            self.heads.best = vec![Best::default(); self.tree.nodes.len()];
         }
         while let Some(position) = self.stale_heads.pop_last() {
             // Children have higher positions than parents, so a parent is reached after all its children.
             let best = if self.tree.at(position).children.is_empty() {
-                self.project_head(position, now)
+                self.project_best(position, now)
             } else {
-                self.best_child(position)
+                Best {
+                    fits: self.best_child(position, |best| best.fits),
+                    takes: self.best_child(position, |best| best.takes),
+                }
             };
             let known = &mut self.heads.best[position as usize];
-            let changed = *known != best || best.is_some();
+            // An account above compares what this one uses too, so an unchanged head is no reason to stop.
+            let matters = *known != best || best != Best::default();
             *known = best;
-            if changed && position != ROOT {
+            if matters && position != ROOT {
                 self.stale_heads.insert(self.tree.at(position).parent);
             }
         }
-        self.heads.best[ROOT as usize]
+        self.choose(self.heads.best[ROOT as usize])
+    }
+
+    /// Chooses between the best that fits and the best that takes. One that must take goes before those behind it in
+    /// the queue of its project, and before others where it is compared with them.
+    fn choose(&self, best: Best) -> Option<Next> {
+        let (fits, takes) = match (best.fits, best.takes) {
+            (Some(fits), Some(takes)) => (fits, takes),
+            (fits, takes) => return fits.map(|head| Next::Fits(head.slot)).or(takes.map(|head| Next::Takes(head.slot))),
+        };
+        let (fitting, taking) = (self.entry(fits.slot).project, self.entry(takes.slot).project);
+        let (one, other) = self.tree.below_common(fitting, taking);
+        if compare(&(self.tree.at(one), fits), &(self.tree.at(other), takes)) == Ordering::Greater {
+            return Some(Next::Takes(takes.slot));
+        }
+        match self.heads.best[fitting as usize].takes {
+            Some(before) if before.in_queue() < fits.in_queue() => Some(Next::Takes(before.slot)),
+            _ => Some(Next::Fits(fits.slot)),
+        }
     }
 
     /// Remembers that a take found nothing.
@@ -105,7 +137,7 @@ impl Pool {
         self.heads.now
     }
 
-    fn project_head(&mut self, project: u32, now: Time) -> Option<Head> {
+    fn project_best(&mut self, project: u32, now: Time) -> Best {
         let (mut fitting, mut taking): (Option<Head>, Option<Head>) = (None, None);
         let mut barred = false;
         for (class_id, group) in &self.queues[project as usize].waiting {
@@ -118,8 +150,8 @@ impl Pool {
             }
             let best = if free_to_start { &mut fitting } else { &mut taking };
             for (priority, submitted, id, slot) in group.iter().copied() {
-                let (priority, takes, asked) = (priority.0, !free_to_start, class.asked);
-                let head = Head { slot, takes, first: None, priority, submitted, id, asked };
+                let (priority, asked) = (priority.0, class.asked);
+                let head = Head { slot, priority, submitted, id, asked };
                 if best.as_ref().is_some_and(|best| best.in_queue() < head.in_queue()) {
                     break;
                 }
@@ -139,15 +171,7 @@ impl Pool {
             }
         }
         self.queues[project as usize].barred = barred;
-        let node = self.tree.at(project);
-        match (fitting, taking) {
-            (Some(fitting), Some(taking)) => match compare(&(node, fitting), &(node, taking)) {
-                Ordering::Greater => Some(taking),
-                _ if taking.in_queue() < fitting.in_queue() => Some(Head { first: Some(taking.slot), ..fitting }),
-                _ => Some(fitting),
-            },
-            (fitting, taking) => fitting.or(taking),
-        }
+        Best { fits: fitting, takes: taking }
     }
 
     /// Whether a take is worth trying: something of its own or of others might be taken.
@@ -163,10 +187,10 @@ impl Pool {
         own || !self.extras.is_empty() || self.may_take_from_others(ask)
     }
 
-    fn best_child(&self, parent: u32) -> Option<Head> {
+    fn best_child(&self, parent: u32, of: impl Fn(&Best) -> Option<Head>) -> Option<Head> {
         let children = self.tree.at(parent).children.iter();
         children
-            .filter_map(|child| self.heads.best[*child as usize].map(|head| (self.tree.at(*child), head)))
+            .filter_map(|child| of(&self.heads.best[*child as usize]).map(|head| (self.tree.at(*child), head)))
             .min_by(|one, other| compare(one, other))
             .map(|(_, head)| head)
     }

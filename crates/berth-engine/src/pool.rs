@@ -250,7 +250,7 @@ impl Pool {
         for (shape, fit) in &mut self.shapes {
             fit.on_node(shape, &self.nodes, slot);
             if matches!(shape.request.gpu, GpuRequest::Memory { .. }) {
-                fit.charge = crate::fit::smallest_charge(shape, &self.nodes);
+                fit.settle_charges(shape, &self.nodes);
             }
         }
         for class in &mut self.classes {

@@ -40,6 +40,14 @@ impl Pool {
         for slot in reserved {
             let workload = &self.entry(slot).workload;
             let Phase::Queued { reservation: Some(reservation) } = &workload.phase else { continue };
+            let fit = &self.shapes[self.class_of(slot).shape as usize].1;
+            let usable = |place: &Place| self.node_slot(place.node).is_some_and(|node| fit.domain_of(node).is_some());
+            if !reservation.places.iter().all(usable) {
+                // The nodes it may use have changed since.
+                let workload = workload.id;
+                self.decide(slot, Action::Unreserve { workload }, now, actions);
+                continue;
+            }
             if workload.evicted == Some(now) {
                 continue;
             }

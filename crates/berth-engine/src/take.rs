@@ -22,6 +22,14 @@ pub(crate) struct Taking {
     rule: Rule,
 }
 
+/// One way to take: by which rule from others, whether from own work of lower priority, and how close to the line.
+#[derive(Clone, Copy)]
+struct Way {
+    rule: Rule,
+    own: bool,
+    lines: &'static [Line],
+}
+
 /// At most this many victims are searched exhaustively before straddling is considered.
 const SMALL: usize = 16;
 /// More victims than this are never searched exhaustively.
@@ -41,8 +49,8 @@ impl Pool {
         let entry = self.entry(slot);
         let ask = self.ask(entry.project, &self.classes[class_id as usize]);
         let mut verdict = Verdict::NotEntitled;
-        for (rule, own) in self.rules_for(slot, &ask) {
-            match self.find_taking_by(slot, ask, rule, own, now) {
+        for way in self.ways_for(slot, &ask) {
+            match self.find_taking_by(slot, ask, way, now) {
                 Err(found) => verdict = found,
                 taking => return taking,
             }
@@ -50,10 +58,10 @@ impl Pool {
         Err(verdict)
     }
 
-    fn find_taking_by(&mut self, slot: u32, ask: Ask, rule: Rule, own: bool, now: Time) -> Result<Taking, Verdict> {
-        self.prove_too_little(slot, &ask, rule, own)?;
-        let mut units = Units::new(self, slot, &ask, rule, own, now);
-        let found = self.search(slot, ask, rule, &mut units);
+    fn find_taking_by(&mut self, slot: u32, ask: Ask, way: Way, now: Time) -> Result<Taking, Verdict> {
+        self.prove_too_little(slot, &ask, way.rule, way.own)?;
+        let mut units = Units::new(self, slot, &ask, way.rule, way.own, now);
+        let found = self.search(slot, ask, way, &mut units);
         if let Some(at) = units.retry.filter(|_| found.is_err()) {
             let known = self.heads.retry.get_or_insert(at);
             *known = (*known).min(at);
@@ -61,42 +69,47 @@ impl Pool {
         found
     }
 
-    /// The rules by which others are taken, each with whether own work of lower priority is taken too. A share is
-    /// never reclaimed together with a preemption.
-    fn rules_for(&self, slot: u32, ask: &Ask) -> Vec<(Rule, bool)> {
+    /// The ways to take, in the order they are tried. A share is never reclaimed together with a preemption.
+    fn ways_for(&self, slot: u32, ask: &Ask) -> Vec<Way> {
         let entry = self.entry(slot);
         let lowest = self.queues[entry.project as usize].victims.lowest_priority();
         let own = lowest.is_some_and(|lowest| lowest < entry.workload.spec.priority);
-        let mut rules = Vec::new();
-        if self.must_give(ask) == 0 {
-            let top = self.tree.path(ask.project).last();
-            let quota = top.is_some_and(|(position, _)| self.within_quota_at(position, ask));
-            if quota {
-                rules.push((Rule::Quota, own));
-            } else if !self.extras.is_empty() {
-                rules.push((Rule::None, false));
-            }
-            // Inside a department that is full, what siblings borrow is taken without the department growing.
-            let full = self.tree.path(ask.project).skip(1).find(|(position, _)| !self.within_quota_at(*position, ask));
-            if let Some((full, _)) = full.filter(|_| self.within_quota_at(ask.project, ask)) {
-                rules.push((Rule::QuotaInside(full), own));
-            }
-            if quota {
-                return rules;
-            }
+        let preemption = Way { rule: Rule::None, own: true, lines: &[Line::Keep] };
+        if self.must_give(ask) > 0 {
+            return if own { vec![preemption] } else { Vec::new() };
+        }
+        let mut ways = Vec::new();
+        let top = self.tree.path(ask.project).last();
+        let from_all = top.is_some_and(|(position, _)| self.within_quota_at(position, ask));
+        if from_all {
+            ways.push(Way { rule: Rule::Quota, own, lines: &[Line::Keep, Line::Straddle] });
+        } else if !self.extras.is_empty() {
+            ways.push(Way { rule: Rule::None, own: false, lines: &[Line::Keep] });
+        }
+        // Inside a department that is full, what siblings borrow is taken without the department growing.
+        let mut above = self.tree.path(ask.project).skip(1);
+        let full = above.find(|(position, _)| !self.within_quota_at(*position, ask));
+        let inside = full
+            .filter(|_| self.within_quota_at(ask.project, ask))
+            .map(|(full, _)| Way { rule: Rule::QuotaInside(full), own, lines: &[Line::Keep] });
+        ways.extend(inside);
+        if !from_all {
             if ask.preemptible && self.within_share(ask) {
-                rules.push((Rule::Share, false));
+                ways.push(Way { rule: Rule::Share, own: false, lines: &[Line::Keep] });
+            }
+            if own {
+                ways.push(preemption);
             }
         }
-        if own {
-            rules.push((Rule::None, true));
-        }
-        rules
+        ways.extend(inside.map(|way| Way { lines: &[Line::Straddle], ..way }));
+        ways
     }
 
     /// Says "cannot" when everything free and everything that could be taken is too little.
     fn prove_too_little(&self, slot: u32, ask: &Ask, rule: Rule, own: bool) -> Result<(), Verdict> {
-        let needed = u128::from(ask.amounts[GPU]);
+        // A request for GPU memory may get a larger device than it is charged for while it waits.
+        let class = self.class_of(slot);
+        let needed = u128::from(self.shapes[class.shape as usize].1.charge_least) * u128::from(class.min);
         let root = self.tree.at(crate::tree::ROOT);
         let mut most = u128::from(self.free_gpus) + u128::from(root.extras);
         if own {
@@ -119,14 +132,12 @@ impl Pool {
         Err(Verdict::TooLittle { most: Gpus(most as u64), needed: Gpus(needed as u64) })
     }
 
-    fn search<'a>(&'a self, slot: u32, ask: Ask, rule: Rule, units: &mut Units<'a>) -> Result<Taking, Verdict> {
+    fn search<'a>(&'a self, slot: u32, ask: Ask, way: Way, units: &mut Units<'a>) -> Result<Taking, Verdict> {
         let must_give = self.must_give(&ask);
-        let straddles = matches!(rule, Rule::Quota | Rule::QuotaInside(_));
+        let rule = way.rule;
         let mut verdict = Verdict::NotEntitled;
-        for line in [Line::Keep, Line::Straddle] {
-            if line == Line::Straddle && !straddles {
-                break;
-            }
+        for line in way.lines {
+            let (line, last) = (*line, Some(line) == way.lines.last());
             let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
             match trial.by_order(units) {
                 Ok(true) => return self.finish(slot, trial, rule),
@@ -141,7 +152,7 @@ impl Pool {
             verdict = Verdict::NotFound;
             let count = units.all().len();
             let small = count <= SMALL;
-            if small || (line == Line::Straddle || !straddles) && count <= LARGE {
+            if small || last && count <= LARGE {
                 match trial.by_every_set(units, self.policy.search_steps) {
                     Some(true) => return self.finish(slot, trial, rule),
                     Some(false) => verdict = Verdict::Exhausted,
