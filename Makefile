@@ -39,7 +39,7 @@ check: ## formatting, lints, house rules, licences and known holes of dependenci
 soak: export BERTH_CASES := $(or $(BERTH_CASES),200000)
 soak: ## the property tests of the engine with many more cases
 	@.ci/ensure rust
-	@echo "berth: $(BERTH_CASES) cases per property$(if $(BERTH_SEED), from seed $(BERTH_SEED))"
+	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
 	cargo test --locked -p berth-engine --tests
 
 bench: ## how fast the engine decides; numbers go to target/bench/summary.json

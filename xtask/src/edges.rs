@@ -84,9 +84,7 @@ pub(crate) fn check_workspace(root: &Path) -> Result<Vec<Broken>> {
 }
 
 fn check_metadata(metadata: &Value, root: &Path) -> Result<Vec<Broken>> {
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo metadata without packages")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata without packages")?;
     let mut broken = Vec::new();
     for package in packages {
         let name = text(&package["name"])?;
@@ -123,14 +121,10 @@ fn check_metadata(metadata: &Value, root: &Path) -> Result<Vec<Broken>> {
 
 /// The edges of one package that stay inside the workspace.
 fn edges(name: &str, package: &Value) -> Result<Vec<Edge>> {
-    let dependencies = package["dependencies"]
-        .as_array()
-        .context("a package without dependencies")?;
+    let dependencies = package["dependencies"].as_array().context("a package without dependencies")?;
     let inside = dependencies.iter().filter(|dependency| {
         dependency["path"].is_string()
-            || dependency["name"]
-                .as_str()
-                .is_some_and(|name| name.starts_with("berth-"))
+            || dependency["name"].as_str().is_some_and(|name| name.starts_with("berth-"))
     });
     inside
         .map(|dependency| {
@@ -152,9 +146,7 @@ fn forbidden(edge: &Edge) -> Option<&'static str> {
 }
 
 fn line_naming(source: &str, dependency: &str) -> usize {
-    let position = source
-        .lines()
-        .position(|line| line.trim_start().starts_with(dependency));
+    let position = source.lines().position(|line| line.trim_start().starts_with(dependency));
     position.map_or(1, |index| index + 1)
 }
 
@@ -212,13 +204,7 @@ mod tests {
 
     #[test]
     fn nothing_points_at_the_command_line() {
-        for name in [
-            "berth-types",
-            "berth-check",
-            "berth-engine",
-            "berth-sim",
-            "berth-bench",
-        ] {
+        for name in ["berth-types", "berth-check", "berth-engine", "berth-sim", "berth-bench"] {
             assert_eq!(broken(name, normal("berth-cli")).len(), 1, "{name}");
         }
     }

@@ -16,12 +16,7 @@ pub(crate) struct Broken {
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            file,
-            line,
-            rule,
-            reason,
-        } = self;
+        let Self { file, line, rule, reason } = self;
         write!(f, "{}:{line}: {rule}: {reason}", file.display())
     }
 }
@@ -52,11 +47,7 @@ struct Forbidden {
 }
 
 const AMOUNTS: [&str; 2] = ["crates/berth-engine/src", "crates/berth-types/src"];
-const PURE: [&str; 3] = [
-    "crates/berth-engine/src",
-    "crates/berth-types/src",
-    "crates/berth-check/src",
-];
+const PURE: [&str; 3] = ["crates/berth-engine/src", "crates/berth-types/src", "crates/berth-check/src"];
 const UNFINISHED: &str = "a reader cannot tell what still works; finish it, or leave it out";
 const NO_FLOATS: &str = "amounts are fixed-point integers; a float that decides gives another plan elsewhere";
 const NO_CLOCK: &str = "time comes in as an argument, or a replay gives another plan";
@@ -68,10 +59,7 @@ const FORBIDDEN: [Forbidden; 11] = [
     everywhere(concat!("FIX", "ME"), UNFINISHED),
     everywhere(concat!("X", "XX"), UNFINISHED),
     everywhere(concat!("to", "do!("), UNFINISHED),
-    everywhere(
-        concat!("#[ig", "nore"),
-        "a test that does not run proves nothing; mend it or remove it",
-    ),
+    everywhere(concat!("#[ig", "nore"), "a test that does not run proves nothing; mend it or remove it"),
     in_code("f32", &AMOUNTS, NO_FLOATS),
     in_code("f64", &AMOUNTS, NO_FLOATS),
     in_code("std::time", &PURE, NO_CLOCK),
@@ -81,21 +69,11 @@ const FORBIDDEN: [Forbidden; 11] = [
 ];
 
 const fn everywhere(text: &'static str, reason: &'static str) -> Forbidden {
-    Forbidden {
-        text,
-        below: &[],
-        code_only: false,
-        reason,
-    }
+    Forbidden { text, below: &[], code_only: false, reason }
 }
 
 const fn in_code(text: &'static str, below: &'static [&'static str], reason: &'static str) -> Forbidden {
-    Forbidden {
-        text,
-        below,
-        code_only: true,
-        reason,
-    }
+    Forbidden { text, below, code_only: true, reason }
 }
 
 /// Reads every file of the repository and lists the broken rules by path.
@@ -139,12 +117,7 @@ fn is_ours(folder: &str) -> bool {
 fn check_file(file: &Path, text: &str) -> Vec<Broken> {
     let mut broken = Vec::new();
     let mut add = |line: usize, rule: String, reason: &'static str| {
-        broken.push(Broken {
-            file: file.to_path_buf(),
-            line,
-            rule,
-            reason,
-        });
+        broken.push(Broken { file: file.to_path_buf(), line, rule, reason });
     };
     if let Some(name) = empty_name(file) {
         add(
@@ -175,17 +148,9 @@ fn check_file(file: &Path, text: &str) -> Vec<Broken> {
     for (index, line) in text.lines().enumerate() {
         for rule in &FORBIDDEN {
             let applies = rule.below.is_empty() || rule.below.iter().any(|folder| file.starts_with(folder));
-            let line = if rule.code_only && is_rust {
-                without_comment(line)
-            } else {
-                line
-            };
+            let line = if rule.code_only && is_rust { without_comment(line) } else { line };
             if applies && contains_word(line, rule.text) {
-                add(
-                    index + 1,
-                    format!("`{}` is not allowed here", rule.text),
-                    rule.reason,
-                );
+                add(index + 1, format!("`{}` is not allowed here", rule.text), rule.reason);
             }
         }
     }
@@ -209,10 +174,7 @@ fn is_text(file: &Path) -> bool {
 
 fn is_crate_root(file: &Path) -> bool {
     let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
-    matches!(
-        parts[..],
-        ["crates", _, "src", "lib.rs" | "main.rs"] | ["xtask", "src", "main.rs"]
-    )
+    matches!(parts[..], ["crates", _, "src", "lib.rs" | "main.rs"] | ["xtask", "src", "main.rs"])
 }
 
 /// Up to the comment. `//` inside a string also ends the code, which can only hide what follows it on that line.
@@ -237,10 +199,7 @@ mod tests {
     use super::*;
 
     fn found(file: &str, text: &str) -> Vec<String> {
-        check_file(Path::new(file), text)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        check_file(Path::new(file), text).iter().map(ToString::to_string).collect()
     }
 
     fn passes(file: &str, text: &str) {
@@ -249,10 +208,7 @@ mod tests {
 
     fn fails(file: &str, text: &str, start: &str) {
         let found = found(file, text);
-        assert!(
-            found.len() == 1 && found[0].starts_with(start),
-            "expected `{start}`, found {found:?}"
-        );
+        assert!(found.len() == 1 && found[0].starts_with(start), "expected `{start}`, found {found:?}");
     }
 
     #[test]
@@ -260,11 +216,7 @@ mod tests {
         let line = "let berth = 1;\n";
         passes("crates/berth-engine/src/plan.rs", &line.repeat(LINES_MAX));
         let long = line.repeat(LINES_MAX + 1);
-        fails(
-            "crates/berth-engine/src/plan.rs",
-            &long,
-            "crates/berth-engine/src/plan.rs:801: 801 lines",
-        );
+        fails("crates/berth-engine/src/plan.rs", &long, "crates/berth-engine/src/plan.rs:801: 801 lines");
         passes("docs/long.md", &long);
     }
 
@@ -272,11 +224,7 @@ mod tests {
     fn an_empty_name_is_found_in_files_and_folders() {
         for name in EMPTY_NAMES {
             fails(&format!("crates/berth-sim/src/{name}.rs"), "", "crates/berth-sim");
-            fails(
-                &format!("crates/berth-sim/src/{name}/mod.rs"),
-                "",
-                "crates/berth-sim",
-            );
+            fails(&format!("crates/berth-sim/src/{name}/mod.rs"), "", "crates/berth-sim");
         }
         passes("crates/berth-sim/src/commonality.rs", "");
     }
@@ -289,36 +237,20 @@ mod tests {
             fails("Makefile", &text, "Makefile:2: ");
         }
         let call = concat!("    to", "do!()\n");
-        fails(
-            "crates/berth-cli/src/args.rs",
-            call,
-            "crates/berth-cli/src/args.rs:1: ",
-        );
+        fails("crates/berth-cli/src/args.rs", call, "crates/berth-cli/src/args.rs:1: ");
         passes("crates/berth-cli/src/args.rs", "let TODOS = 1;\n");
     }
 
     #[test]
     fn a_test_that_does_not_run_is_found() {
         let text = concat!("#[test]\n#[ig", "nore = \"slow\"]\nfn f() {}\n");
-        fails(
-            "crates/berth-cli/tests/cli.rs",
-            text,
-            "crates/berth-cli/tests/cli.rs:2: ",
-        );
+        fails("crates/berth-cli/tests/cli.rs", text, "crates/berth-cli/tests/cli.rs:2: ");
     }
 
     #[test]
     fn a_crate_without_an_opening_comment_is_found() {
-        fails(
-            "crates/berth-sim/src/lib.rs",
-            "mod clock;\n",
-            "crates/berth-sim/src/lib.rs:1: ",
-        );
-        fails(
-            "crates/berth-cli/src/main.rs",
-            "fn main() {}\n",
-            "crates/berth-cli/src/main.rs:1: ",
-        );
+        fails("crates/berth-sim/src/lib.rs", "mod clock;\n", "crates/berth-sim/src/lib.rs:1: ");
+        fails("crates/berth-cli/src/main.rs", "fn main() {}\n", "crates/berth-cli/src/main.rs:1: ");
         passes("crates/berth-sim/src/lib.rs", "//! The simulator.\nmod clock;\n");
         passes("crates/berth-sim/src/clock.rs", "struct Clock;\n");
     }
@@ -329,11 +261,7 @@ mod tests {
             let text = format!("fn share() {{}}\nlet share = amount as {kind};\n");
             let engine = "crates/berth-engine/src/share.rs";
             fails(engine, &text, "crates/berth-engine/src/share.rs:2: ");
-            fails(
-                "crates/berth-types/src/amount.rs",
-                &text,
-                "crates/berth-types/src/amount.rs:2: ",
-            );
+            fails("crates/berth-types/src/amount.rs", &text, "crates/berth-types/src/amount.rs:2: ");
             passes("crates/berth-bench/src/report.rs", &text);
             passes(engine, &format!("// No {kind} decides anything.\n"));
             passes(engine, &format!("let a{kind} = 1;\n"));
@@ -354,10 +282,7 @@ mod tests {
             }
             passes("crates/berth-bench/src/measure.rs", text);
         }
-        passes(
-            "crates/berth-engine/src/plan.rs",
-            "let errand = grand::total();\n",
-        );
+        passes("crates/berth-engine/src/plan.rs", "let errand = grand::total();\n");
     }
 
     #[test]
@@ -370,13 +295,7 @@ mod tests {
     fn a_tree_is_read_in_order_without_what_is_not_ours() {
         let root = std::env::temp_dir().join(format!("berth-tidy-{}", std::process::id()));
         let unfinished = concat!("TO", "DO\n");
-        for file in [
-            "docs/b.md",
-            ".ci/a",
-            "target/c.md",
-            ".cache/d.md",
-            "docs/deep/e.md",
-        ] {
+        for file in ["docs/b.md", ".ci/a", "target/c.md", ".cache/d.md", "docs/deep/e.md"] {
             let path = root.join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, unfinished).unwrap();

@@ -17,9 +17,7 @@ pub(crate) fn run_all(report: &mut Report) {
         return;
     }
     println!("instructions, by callgrind");
-    let sizes = scenarios::ALL
-        .iter()
-        .map(|scenario| (scenario.name, scenario.headline));
+    let sizes = scenarios::ALL.iter().map(|scenario| (scenario.name, scenario.headline));
     for (name, size) in sizes.chain([(huge::NAME, HUGE_NODES)]) {
         match instructions(name, size) {
             Ok(count) => {

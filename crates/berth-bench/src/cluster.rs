@@ -30,10 +30,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// So many empty nodes with eight GPUs each.
     pub(crate) fn of_nodes(count: usize) -> Self {
-        let mut cluster = Self {
-            state: State::default(),
-            used: vec![0; count],
-        };
+        let mut cluster = Self { state: State::default(), used: vec![0; count] };
         let model = Name::from("a100");
         for index in 0..count {
             cluster.add(Change::NodeSet(node(index, &model, BTreeMap::new())));
@@ -47,10 +44,7 @@ impl Cluster {
         let mut project = Project::named(id, format!("project-{id}"));
         project.entitlements.insert(
             default_pool(),
-            Entitlement {
-                quota: Some(Gpus::whole(quota)),
-                ..Entitlement::default()
-            },
+            Entitlement { quota: Some(Gpus::whole(quota)), ..Entitlement::default() },
         );
         self.add(Change::ProjectSet(project));
         id
@@ -70,10 +64,7 @@ impl Cluster {
         let place = Place {
             rank: 0,
             node: node_id(index),
-            devices: vec![DeviceShare {
-                device: self.used[index],
-                share: Share::WHOLE,
-            }],
+            devices: vec![DeviceShare { device: self.used[index], share: Share::WHOLE }],
             cpu: spec.request.cpu,
             memory: spec.request.memory,
         };
@@ -108,18 +99,13 @@ impl Cluster {
     }
 
     fn add(&mut self, change: Change) {
-        self.state
-            .apply(&change)
-            .expect("the scenario's changes are ones Berth can take");
+        self.state.apply(&change).expect("the scenario's changes are ones Berth can take");
     }
 }
 
 /// A node with eight devices of one model.
 pub(crate) fn node(index: usize, model: &Name, labels: BTreeMap<Name, Name>) -> Node {
-    let device = Device {
-        model: model.clone(),
-        memory: Bytes::gib(80),
-    };
+    let device = Device { model: model.clone(), memory: Bytes::gib(80) };
     Node {
         id: node_id(index),
         name: format!("node-{index:05}"),
@@ -138,11 +124,7 @@ fn node_id(index: usize) -> NodeId {
 /// A preemptible training job or gang of whole GPUs.
 pub(crate) fn train(project: ProjectId, gpus_per_task: u8, tasks: u32) -> WorkloadSpec {
     let gpus = NonZeroU8::new(gpus_per_task).expect("a training job here asks for GPUs");
-    let kind = if tasks == 1 {
-        Kind::Train
-    } else {
-        Kind::Distributed
-    };
+    let kind = if tasks == 1 { Kind::Train } else { Kind::Distributed };
     WorkloadSpec {
         name: "train".into(),
         project,

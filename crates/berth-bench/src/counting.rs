@@ -53,17 +53,11 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn now() -> Self {
-        Self {
-            allocations: ALLOCATIONS.load(Relaxed),
-            bytes: BYTES.load(Relaxed),
-        }
+        Self { allocations: ALLOCATIONS.load(Relaxed), bytes: BYTES.load(Relaxed) }
     }
 
     pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            allocations: self.allocations - earlier.allocations,
-            bytes: self.bytes - earlier.bytes,
-        }
+        Self { allocations: self.allocations - earlier.allocations, bytes: self.bytes - earlier.bytes }
     }
 }
 

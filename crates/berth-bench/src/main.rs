@@ -95,23 +95,10 @@ fn run_scenario(scenario: &Scenario, report: &mut Report) {
                 );
                 let target = (size == scenario.headline).then_some(scenario.target_ms);
                 let name = format!("{}/{size}", scenario.name);
-                report.add(Row::new(
-                    format!("{name}/time"),
-                    measured.total_ms(),
-                    "ms",
-                    target,
-                ));
+                report.add(Row::new(format!("{name}/time"), measured.total_ms(), "ms", target));
                 if size == scenario.headline {
-                    report.add(Row::count(
-                        format!("{name}/allocations"),
-                        measured.allocations,
-                        "count",
-                    ));
-                    report.add(Row::count(
-                        format!("{name}/allocated"),
-                        measured.allocated_bytes,
-                        "bytes",
-                    ));
+                    report.add(Row::count(format!("{name}/allocations"), measured.allocations, "count"));
+                    report.add(Row::count(format!("{name}/allocated"), measured.allocated_bytes, "bytes"));
                     if let Some(note) = measured.note {
                         println!("  answer: {note}");
                     }
@@ -146,11 +133,7 @@ mod tests {
 
     #[test]
     fn a_small_copy_of_the_large_cluster_settles() {
-        let size = huge::Size {
-            nodes: 40,
-            running: 240,
-            waiting: 400,
-        };
+        let size = huge::Size { nodes: 40, running: 240, waiting: 400 };
         let measured = huge::measure(size).expect("the scenario ends as it says");
         assert_eq!(measured.arrivals.len(), huge::EVENTS);
         assert_eq!(measured.completions.len(), huge::EVENTS);

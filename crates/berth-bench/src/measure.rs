@@ -54,10 +54,7 @@ pub(crate) fn best_of(prepared: &Prepared) -> Result<Measured> {
         let (next, _, _) = time_on_copy(prepared);
         spent += next.total();
         if next.total() < best.total() {
-            best = Measured {
-                note: best.note,
-                ..next
-            };
+            best = Measured { note: best.note, ..next };
         }
     }
     Ok(best)
@@ -100,9 +97,7 @@ pub(crate) fn time(engine: &mut Engine, changes: &[Change], now: Time) -> (Measu
 #[inline(never)]
 fn measured(engine: &mut Engine, changes: &[Change], now: Time, on_applied: impl FnOnce()) -> Plan {
     for change in changes {
-        engine
-            .apply(change)
-            .expect("the scenario's changes are ones the engine can take");
+        engine.apply(change).expect("the scenario's changes are ones the engine can take");
     }
     on_applied();
     engine.plan(now)

@@ -50,9 +50,7 @@ mod tests {
     #[test]
     fn values_come_as_often_as_their_weight_says() {
         let mut random = Random::seeded(7);
-        let rare = (0..10_000)
-            .filter(|_| random.pick(&[(1, true), (9, false)]))
-            .count();
+        let rare = (0..10_000).filter(|_| random.pick(&[(1, true), (9, false)])).count();
         assert!((800..1200).contains(&rare), "{rare}");
     }
 }

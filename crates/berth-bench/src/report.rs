@@ -20,22 +20,12 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str, target: Option<f64>) -> Self {
-        Self {
-            name: name.into(),
-            value: Some(value),
-            unit,
-            target,
-        }
+        Self { name: name.into(), value: Some(value), unit, target }
     }
 
     /// A target that could not even be measured.
     pub(crate) fn missed(name: impl Into<String>, unit: &'static str, target: f64) -> Self {
-        Self {
-            name: name.into(),
-            value: None,
-            unit,
-            target: Some(target),
-        }
+        Self { name: name.into(), value: None, unit, target: Some(target) }
     }
 
     pub(crate) fn count(name: impl Into<String>, value: u64, unit: &'static str) -> Self {
@@ -102,18 +92,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self
-            .rows
-            .iter()
-            .map(|row| row.name.len())
-            .max()
-            .unwrap_or(0)
-            .max(4);
-        writeln!(
-            f,
-            "{:width$}  {:>14} {:6} {:>14}  met",
-            "name", "value", "unit", "target"
-        )?;
+        let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
+        writeln!(f, "{:width$}  {:>14} {:6} {:>14}  met", "name", "value", "unit", "target")?;
         for row in &self.rows {
             let target = row.target.map_or_else(String::new, number);
             let met = match row.met() {
@@ -154,11 +134,7 @@ pub(crate) struct Curve {
 
 impl Curve {
     pub(crate) fn new(size_name: &str, columns: &[&'static str]) -> Self {
-        Self {
-            size_name: size_name.to_owned(),
-            columns: columns.to_vec(),
-            points: Vec::new(),
-        }
+        Self { size_name: size_name.to_owned(), columns: columns.to_vec(), points: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, size: usize, values: &[f64]) {
@@ -232,17 +208,11 @@ fn merge_into(path: &Path, rows: &[Row], failed: &[&str]) -> Result<()> {
     };
     summary.retain(|known| {
         let name = known["name"].as_str().unwrap_or_default();
-        let is_of = |failed: &&str| {
-            name.strip_prefix(failed)
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
+        let is_of = |failed: &&str| name.strip_prefix(failed).is_some_and(|rest| rest.starts_with('/'));
         !failed.iter().any(is_of)
     });
     for row in rows {
-        match summary
-            .iter_mut()
-            .find(|known| known["name"] == row.name.as_str())
-        {
+        match summary.iter_mut().find(|known| known["name"] == row.name.as_str()) {
             Some(known) => *known = row.to_json(),
             None => summary.push(row.to_json()),
         }
@@ -267,10 +237,7 @@ mod tests {
             Row::count("wrong/10/time", 5, "ms"),
         ];
         merge_into(&path, &rows, &[]).unwrap();
-        let rows = [
-            Row::new("c", 9.0, "ms", None),
-            Row::new("a", 3.0, "ms", Some(2.0)),
-        ];
+        let rows = [Row::new("c", 9.0, "ms", None), Row::new("a", 3.0, "ms", Some(2.0))];
         merge_into(&path, &rows, &["wrong/10"]).unwrap();
         let summary: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         fs::remove_dir_all(&folder).unwrap();

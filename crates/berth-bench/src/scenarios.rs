@@ -68,20 +68,12 @@ impl Prepared {
             evictions: self.expected.evictions,
             others: 0,
         };
-        ensure!(
-            counts == expected,
-            "expected {expected:?}, the plan has {counts:?}"
-        );
-        let Some(Waits {
-            workload,
-            is_accepted,
-        }) = self.expected.waits
-        else {
+        ensure!(counts == expected, "expected {expected:?}, the plan has {counts:?}");
+        let Some(Waits { workload, is_accepted }) = self.expected.waits else {
             return Ok(None);
         };
-        let explanation = engine
-            .explain(workload, self.now)
-            .context("a waiting workload has no explanation")?;
+        let explanation =
+            engine.explain(workload, self.now).context("a waiting workload has no explanation")?;
         match &explanation.reason {
             WaitReason::NoCapacity { verdict, .. } if is_accepted(verdict) => {
                 Ok(Some(format!("{verdict:?}")))

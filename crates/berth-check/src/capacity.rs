@@ -13,11 +13,7 @@ pub(crate) fn check_state(state: &State) -> Vec<Finding> {
         findings.extend(check_capacity(state, view));
     }
     for workload in state.workloads.values() {
-        findings.extend(check_shape(
-            state,
-            workload,
-            workload.places().chain(workload.leaving()),
-        ));
+        findings.extend(check_shape(state, workload, workload.places().chain(workload.leaving())));
         findings.extend(check_tasks(workload));
     }
     findings
@@ -35,17 +31,11 @@ pub(crate) fn check_capacity(state: &State, view: View) -> Vec<Finding> {
                 format!("{view:?} view: {used} of device {device} of node {id} is in use"),
             ));
         }
-        let over = [
-            ("CPU", free.cpu, node.cpu.0),
-            ("memory", free.memory, node.memory.0),
-        ];
+        let over = [("CPU", free.cpu, node.cpu.0), ("memory", free.memory, node.memory.0)];
         for (what, free, all) in over.into_iter().filter(|(_, free, _)| *free < 0) {
             findings.push(Finding::new(
                 Rule::NodeCapacity,
-                format!(
-                    "{view:?} view: {} {what} of {all} of node {id} is in use",
-                    i128::from(all) - free
-                ),
+                format!("{view:?} view: {} {what} of {all} of node {id} is in use", i128::from(all) - free),
             ));
         }
     }

@@ -62,10 +62,7 @@ impl Claim {
     /// Every resource in which a quota is compared.
     pub(crate) fn dimensions(&self) -> Vec<Dimension> {
         let model = self.model.clone().map(Dimension::Model);
-        [Dimension::Gpus, Dimension::Cpu, Dimension::Memory]
-            .into_iter()
-            .chain(model)
-            .collect()
+        [Dimension::Gpus, Dimension::Cpu, Dimension::Memory].into_iter().chain(model).collect()
     }
 
     pub(crate) fn within_quota_at(&self, ledger: &Ledger<'_>, account: Account) -> bool {
@@ -76,9 +73,7 @@ impl Claim {
     }
 
     pub(crate) fn within_quota(&self, ledger: &Ledger<'_>) -> bool {
-        self.path
-            .iter()
-            .all(|account| self.within_quota_at(ledger, *account))
+        self.path.iter().all(|account| self.within_quota_at(ledger, *account))
     }
 
     pub(crate) fn within_share(&self, ledger: &Ledger<'_>, shares: &BTreeMap<Account, Gpus>) -> bool {

@@ -31,10 +31,7 @@ pub(crate) fn check_grow(state: &State, workload: &Workload, places: &[Place], n
     if workload.evicted == Some(now) {
         findings.push(Finding::new(
             Rule::RestartAtOnce,
-            format!(
-                "workload {} was shrunk at {now:?} and grows at the same instant",
-                workload.id
-            ),
+            format!("workload {} was shrunk at {now:?} and grows at the same instant", workload.id),
         ));
     }
     findings
@@ -49,10 +46,7 @@ fn check_room(state: &State, workload: &Workload, places: &[Place]) -> Vec<Findi
     if !Room::of(state, View::Occupied).holds(places) {
         findings.push(Finding::new(
             Rule::StartBeforeFree,
-            format!(
-                "workload {} grows into places that are still occupied: {places:?}",
-                workload.id
-            ),
+            format!("workload {} grows into places that are still occupied: {places:?}", workload.id),
         ));
     }
     findings
@@ -134,10 +128,7 @@ pub(crate) fn check_shrink(workload: &Workload, ranks: &[u32], grown: &BTreeSet<
         if grown.contains(rank) {
             findings.push(Finding::new(
                 Rule::EvictionAtOnce,
-                format!(
-                    "extra {rank} of workload {} is grown and shrunk in one plan",
-                    workload.id
-                ),
+                format!("extra {rank} of workload {} is grown and shrunk in one plan", workload.id),
             ));
         }
     }

@@ -107,10 +107,7 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn new(rule: Rule, text: impl Into<String>) -> Self {
-        Self {
-            rule,
-            text: text.into(),
-        }
+        Self { rule, text: text.into() }
     }
 }
 

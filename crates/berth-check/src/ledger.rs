@@ -107,10 +107,7 @@ impl<'a> Ledger<'a> {
 
 /// The workloads of one pool that are not over.
 pub(crate) fn workloads_of<'a>(state: &'a State, pool: &'a Name) -> impl Iterator<Item = &'a Workload> {
-    state
-        .workloads
-        .values()
-        .filter(move |workload| workload.spec.pool == *pool && !workload.is_finished())
+    state.workloads.values().filter(move |workload| workload.spec.pool == *pool && !workload.is_finished())
 }
 
 /// Whether a workload other than this one has a reservation in the pool.
@@ -121,9 +118,7 @@ pub(crate) fn reserved_by_others(state: &State, pool: &Name, but: &Workload) -> 
 /// The places reserved for a workload.
 pub(crate) fn reservation(workload: &Workload) -> Option<&[Place]> {
     match &workload.phase {
-        berth_types::Phase::Queued {
-            reservation: Some(own),
-        } => Some(&own.places),
+        berth_types::Phase::Queued { reservation: Some(own) } => Some(&own.places),
         _ => None,
     }
 }

@@ -79,10 +79,7 @@ pub fn fewest_victims(_policy: &Policy, state: &State, claimant: WorkloadId, now
 
 /// Checks that planning again gives nothing: every one of the following plans is empty.
 pub fn check_empty(plans: &[Plan]) -> Vec<Finding> {
-    let busy = plans
-        .iter()
-        .enumerate()
-        .filter(|(_, plan)| !plan.actions.is_empty());
+    let busy = plans.iter().enumerate().filter(|(_, plan)| !plan.actions.is_empty());
     busy.map(|(position, plan)| {
         Finding::new(
             Rule::Stability,

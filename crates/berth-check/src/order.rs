@@ -24,9 +24,8 @@ pub(crate) fn check_order(state: &State, started: &Workload, now: Time) -> Vec<F
         if !claim.may_start_beside_extras(&ledger) || !room.fits(workload) {
             continue;
         }
-        let first = heads
-            .get(&workload.spec.project)
-            .is_none_or(|(head, _)| queue_key(workload) < queue_key(head));
+        let first =
+            heads.get(&workload.spec.project).is_none_or(|(head, _)| queue_key(workload) < queue_key(head));
         if first {
             heads.insert(workload.spec.project, (workload, claim));
         }
@@ -45,21 +44,13 @@ pub(crate) fn check_order(state: &State, started: &Workload, now: Time) -> Vec<F
         )];
     }
     let shares = fair_shares(state, &started.spec.pool);
-    let contest = Contest {
-        ledger: &ledger,
-        shares: &shares,
-        heads: &heads,
-    };
+    let contest = Contest { ledger: &ledger, shares: &shares, heads: &heads };
     contest.findings((started, Claim::waiting(&ledger, started)))
 }
 
 /// A project's queue: priority, then submission, then id.
 fn queue_key(workload: &Workload) -> impl Ord {
-    (
-        std::cmp::Reverse(workload.spec.priority),
-        workload.submitted,
-        workload.id,
-    )
+    (std::cmp::Reverse(workload.spec.priority), workload.submitted, workload.id)
 }
 
 /// The heads of all projects, compared level by level.

@@ -18,10 +18,7 @@ pub(crate) fn check_shape<'p>(
         for text in shape_problems(state, workload, place) {
             findings.push(Finding::new(
                 Rule::PlaceShape,
-                format!(
-                    "task {} of workload {} on node {}: {text}",
-                    place.rank, workload.id, place.node
-                ),
+                format!("task {} of workload {} on node {}: {text}", place.rank, workload.id, place.node),
             ));
         }
     }
@@ -41,22 +38,14 @@ fn shape_problems(state: &State, workload: &Workload, place: &Place) -> Vec<Stri
         ));
     }
     if place.devices.len() != usize::from(request.gpu.devices()) {
-        problems.push(format!(
-            "has {} devices, asked for {}",
-            place.devices.len(),
-            request.gpu.devices()
-        ));
+        problems.push(format!("has {} devices, asked for {}", place.devices.len(), request.gpu.devices()));
     }
     if !place.devices.is_sorted_by(|one, next| one.device < next.device) {
         problems.push("its devices are not distinct and rising".into());
     }
     for taken in &place.devices {
         let Some(device) = node.devices.get(usize::from(taken.device)) else {
-            problems.push(format!(
-                "device {} of a node with {}",
-                taken.device,
-                node.devices.len()
-            ));
+            problems.push(format!("device {} of a node with {}", taken.device, node.devices.len()));
             continue;
         };
         if !request.accepts_model(&device.model) {
@@ -64,10 +53,7 @@ fn shape_problems(state: &State, workload: &Workload, place: &Place) -> Vec<Stri
         }
         let share = request.gpu.share_on(device.memory);
         if share != Some(taken.share) {
-            problems.push(format!(
-                "has {:?} of device {}, asked for {share:?}",
-                taken.share, taken.device
-            ));
+            problems.push(format!("has {:?} of device {}, asked for {share:?}", taken.share, taken.device));
         }
     }
     problems
@@ -104,11 +90,7 @@ pub(crate) fn check_gang(workload: &Workload, places: &[Place]) -> Vec<Finding> 
     }
     vec![Finding::new(
         Rule::Gang,
-        format!(
-            "workload {} is given {} places, its minimum is {min} tasks",
-            workload.id,
-            places.len()
-        ),
+        format!("workload {} is given {} places, its minimum is {min} tasks", workload.id, places.len()),
     )]
 }
 
@@ -137,12 +119,7 @@ pub(crate) fn check_nodes(state: &State, workload: &Workload, places: &[Place]) 
 pub(crate) fn check_topology(state: &State, workload: &Workload, places: &[Place]) -> Vec<Finding> {
     let domains: BTreeSet<_> = places
         .iter()
-        .map(|place| {
-            state
-                .nodes
-                .get(&place.node)
-                .and_then(|node| domain(workload, node))
-        })
+        .map(|place| state.nodes.get(&place.node).and_then(|node| domain(workload, node)))
         .collect();
     if domains.len() <= 1 && !domains.contains(&None) {
         return Vec::new();

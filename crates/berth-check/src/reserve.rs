@@ -52,22 +52,13 @@ pub(crate) fn check_reserve(
     }
     let ledger = Ledger::new(state, pool);
     if !Claim::waiting(&ledger, workload).may_start(&ledger) {
-        add(format!(
-            "workload {} gets a reservation but may not start",
-            workload.id
-        ));
+        add(format!("workload {} gets a reservation but may not start", workload.id));
     }
     if others.is_empty() && workload.evicted != Some(now) && Room::of(state, View::Decided).fits(workload) {
-        add(format!(
-            "workload {} gets a reservation though it fits",
-            workload.id
-        ));
+        add(format!("workload {} gets a reservation though it fits", workload.id));
     }
     if !Room::empty(state).holds(places) {
-        add(format!(
-            "the places reserved for workload {} do not fit on empty nodes",
-            workload.id
-        ));
+        add(format!("the places reserved for workload {} do not fit on empty nodes", workload.id));
     }
     findings
 }
@@ -101,10 +92,7 @@ pub(crate) fn check_reserved_capacity(state: &State, workload: &Workload, places
         .map(|other| {
             Finding::new(
                 Rule::ReservedCapacity,
-                format!(
-                    "non-preemptible workload {} uses what is reserved for {}",
-                    workload.id, other.id
-                ),
+                format!("non-preemptible workload {} uses what is reserved for {}", workload.id, other.id),
             )
         })
         .into_iter()
@@ -141,15 +129,13 @@ pub(crate) fn check_mark(
 /// Another workload whose reservation surely cannot be filled beside these places: the two together are more than
 /// a node has.
 fn overlapped<'a>(state: &'a State, workload: &'a Workload, places: &[Place]) -> Option<&'a Workload> {
-    workloads_of(state, &workload.spec.pool)
-        .filter(|other| other.id != workload.id)
-        .find(|other| {
-            reservation(other).is_some_and(|reserved| {
-                let mut room = Room::empty(state);
-                reserved.iter().for_each(|place| room.take(place));
-                !room.holds(places)
-            })
+    workloads_of(state, &workload.spec.pool).filter(|other| other.id != workload.id).find(|other| {
+        reservation(other).is_some_and(|reserved| {
+            let mut room = Room::empty(state);
+            reserved.iter().for_each(|place| room.take(place));
+            !room.holds(places)
         })
+    })
 }
 
 /// Whether the places surely use nothing that is reserved for others: no device is shared, and CPU and memory of

@@ -28,9 +28,7 @@ pub(crate) fn evicted_by(group: &Group, rule: EvictRule) -> Vec<&Workload> {
         .taken
         .iter()
         .filter_map(|action| match action {
-            Action::Evict {
-                workload, rule: own, ..
-            } if *own == rule => group.before.workloads.get(workload),
+            Action::Evict { workload, rule: own, .. } if *own == rule => group.before.workloads.get(workload),
             _ => None,
         })
         .collect()
@@ -51,22 +49,15 @@ fn check_quota_reclaim(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
         if chain.is_empty() {
             findings.push(Finding::new(
                 Rule::QuotaReclaim,
-                format!(
-                    "workload {} reclaims quota from {} of its own project",
-                    winner.id, victim.id
-                ),
+                format!("workload {} reclaims quota from {} of its own project", winner.id, victim.id),
             ));
         }
         // A victim below the common ancestor makes room there, so the claimant is looked at after the taking.
-        for account in upper
-            .into_iter()
-            .filter(|own| !claim.within_quota_at(&after, *own))
-            .filter(|own| {
-                // A level above the common ancestor may stay as full as it was.
-                let grows = after.used_gpus(*own) + claim.gpus() > before.used_gpus(*own);
-                grows || claim.path.first() == Some(own)
-            })
-        {
+        for account in upper.into_iter().filter(|own| !claim.within_quota_at(&after, *own)).filter(|own| {
+            // A level above the common ancestor may stay as full as it was.
+            let grows = after.used_gpus(*own) + claim.gpus() > before.used_gpus(*own);
+            grows || claim.path.first() == Some(own)
+        }) {
             findings.push(Finding::new(
                 Rule::QuotaReclaim,
                 format!(
@@ -115,10 +106,7 @@ fn check_share_reclaim(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
     if with_after.is_empty() {
         return Vec::new();
     }
-    with_before
-        .into_iter()
-        .map(|text| Finding::new(Rule::ShareReclaim, text))
-        .collect()
+    with_before.into_iter().map(|text| Finding::new(Rule::ShareReclaim, text)).collect()
 }
 
 fn share_problems(
@@ -137,10 +125,7 @@ fn share_problems(
     }
     // A request for GPU memory is judged as it waited, on the smallest device.
     if Claim::waiting(&before, winner).within_quota(&before) && claim.within_quota(&after) {
-        problems.push(format!(
-            "workload {} is within quota and reclaims a share",
-            winner.id
-        ));
+        problems.push(format!("workload {} is within quota and reclaims a share", winner.id));
     }
     if !claim.within_share(&after, shares) {
         problems.push(format!(
@@ -151,18 +136,12 @@ fn share_problems(
         ));
     }
     if !evicted_by(group, EvictRule::Preemption).is_empty() {
-        problems.push(format!(
-            "workload {} combines share reclaim with preemption",
-            winner.id
-        ));
+        problems.push(format!("workload {} combines share reclaim with preemption", winner.id));
     }
     for victim in victims {
         let (_, chain) = split(&claim.path, &before.tree.path(victim.spec.project));
         if chain.is_empty() {
-            problems.push(format!(
-                "workload {} reclaims a share from its own project",
-                winner.id
-            ));
+            problems.push(format!("workload {} reclaims a share from its own project", winner.id));
         }
         for account in chain {
             let share = shares.get(&account).copied().unwrap_or_default();
@@ -238,11 +217,7 @@ fn check_preemption(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
 }
 
 fn check_passing(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
-    let reserved = group
-        .before
-        .workloads
-        .get(&winning.workload.id)
-        .and_then(reservation);
+    let reserved = group.before.workloads.get(&winning.workload.id).and_then(reservation);
     let fills = winning.basis == StartBasis::Reservation && reserved.is_some();
     evicted_by(group, EvictRule::Passing)
         .into_iter()

@@ -38,10 +38,7 @@ impl<'a> Room<'a> {
             cpu: i128::from(node.cpu.0),
             memory: i128::from(node.memory.0),
         };
-        Self {
-            state,
-            nodes: state.nodes.iter().map(|(id, node)| (*id, whole(node))).collect(),
-        }
+        Self { state, nodes: state.nodes.iter().map(|(id, node)| (*id, whole(node))).collect() }
     }
 
     /// The room that one view leaves.

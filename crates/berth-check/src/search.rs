@@ -86,10 +86,7 @@ struct Excess {
 impl Excess {
     fn left(&self, mask: usize) -> u64 {
         let parts = self.parts.iter().enumerate();
-        let taken: u64 = parts
-            .filter(|(i, _)| mask & (1 << i) != 0)
-            .map(|(_, part)| part)
-            .sum();
+        let taken: u64 = parts.filter(|(i, _)| mask & (1 << i) != 0).map(|(_, part)| part).sum();
         self.used.saturating_sub(taken)
     }
 
@@ -136,10 +133,8 @@ impl<'a> Bench<'a> {
             .iter()
             .map(|victim| split(&claim.path, &ledger.tree.path(victim.spec.project)).1)
             .collect();
-        let amounts: Vec<Amounts> = victims
-            .iter()
-            .map(|victim| Amounts::of(ledger.state, victim.base_places()))
-            .collect();
+        let amounts: Vec<Amounts> =
+            victims.iter().map(|victim| Amounts::of(ledger.state, victim.base_places())).collect();
         let accounts: BTreeSet<Account> = chains.iter().flatten().copied().collect();
         let asked = |dimension: &Dimension| match dimension {
             Dimension::Gpus if reading == Reading::Possible => true,
@@ -148,9 +143,7 @@ impl<'a> Bench<'a> {
         let dimensions: Vec<Dimension> = claim.dimensions().into_iter().filter(asked).collect();
         let level = |account: Account| Level {
             account,
-            members: (0..victims.len())
-                .filter(|i| chains[*i].contains(&account))
-                .collect(),
+            members: (0..victims.len()).filter(|i| chains[*i].contains(&account)).collect(),
             excesses: dimensions
                 .iter()
                 .filter_map(|dimension| {
@@ -166,11 +159,8 @@ impl<'a> Bench<'a> {
                 })
                 .collect(),
         };
-        let levels = accounts
-            .into_iter()
-            .filter(|account| ledger.tree.has_quota(*account))
-            .map(level)
-            .collect();
+        let levels =
+            accounts.into_iter().filter(|account| ledger.tree.has_quota(*account)).map(level).collect();
         Self { victims, levels }
     }
 
@@ -205,9 +195,7 @@ impl<'a> Bench<'a> {
         if self.victims.len() <= WORKLOADS_MAX {
             let refused = !self.takeable_sets()[self.all()];
             let first = self.levels.iter().find(|level| !largest_may_be_last(level));
-            return refused
-                .then(|| first.or(self.levels.first()).map(|level| level.account))
-                .flatten();
+            return refused.then(|| first.or(self.levels.first()).map(|level| level.account)).flatten();
         }
         let level = self.levels.iter().find(|level| !largest_may_be_last(level))?;
         Some(level.account)
@@ -262,9 +250,7 @@ fn candidates<'a>(ledger: &Ledger<'a>, claim: &Claim, claimant: &Workload, now: 
                 return victim.spec.priority < claimant.spec.priority;
             }
             let (upper, _) = split(&claim.path, &ledger.tree.path(victim.spec.project));
-            upper
-                .iter()
-                .all(|account| claim.within_quota_at(ledger, *account))
+            upper.iter().all(|account| claim.within_quota_at(ledger, *account))
         })
         .collect()
 }
@@ -313,11 +299,7 @@ pub(crate) fn set_on_one_node(
         }
         let on_node = |place: &&Place| place.node == node.id;
         let gpus_here = |victim: &Workload| -> u64 {
-            victim
-                .base_places()
-                .filter(on_node)
-                .map(|place| place.gpus().0)
-                .sum()
+            victim.base_places().filter(on_node).map(|place| place.gpus().0).sum()
         };
         let mut victims = all.clone();
         victims.retain(|victim| victim.base_places().any(|place| on_node(&place)));

@@ -12,10 +12,8 @@ use std::collections::BTreeSet;
 
 pub(crate) fn check_settled(after: &State, now: Time) -> Vec<Finding> {
     let pools: BTreeSet<&Name> = after.workloads.values().map(|own| &own.spec.pool).collect();
-    let mut findings: Vec<Finding> = pools
-        .into_iter()
-        .flat_map(|pool| check_pool(after, pool, now))
-        .collect();
+    let mut findings: Vec<Finding> =
+        pools.into_iter().flat_map(|pool| check_pool(after, pool, now)).collect();
     findings.extend(check_held(after));
     findings
 }
@@ -35,7 +33,8 @@ fn check_pool(after: &State, pool: &Name, now: Time) -> Vec<Finding> {
             findings.push(idle_finding(&room, workload, &claim, within_quota));
         } else if within_quota
             && workload.evicted != Some(now)
-            && let Some(set) = reclaimable(&ledger, &claim, workload, now) {
+            && let Some(set) = reclaimable(&ledger, &claim, workload, now)
+        {
             findings.push(Finding::new(
                 Rule::QuotaGuarantee,
                 format!(
@@ -51,11 +50,7 @@ fn check_pool(after: &State, pool: &Name, now: Time) -> Vec<Finding> {
 }
 
 fn idle_finding(room: &Room<'_>, workload: &Workload, claim: &Claim, within_quota: bool) -> Finding {
-    let rule = if within_quota {
-        Rule::QuotaGuarantee
-    } else {
-        Rule::IdleCapacity
-    };
+    let rule = if within_quota { Rule::QuotaGuarantee } else { Rule::IdleCapacity };
     Finding::new(
         rule,
         format!(
@@ -93,10 +88,7 @@ fn check_held(after: &State) -> Vec<Finding> {
         {
             findings.push(Finding::new(
                 Rule::HeldTooLong,
-                format!(
-                    "workload {} is held in {places:?}, which nobody occupies",
-                    workload.id
-                ),
+                format!("workload {} is held in {places:?}, which nobody occupies", workload.id),
             ));
         }
     }

@@ -72,11 +72,7 @@ fn demands(state: &State, pool: &Name, tree: &Tree<'_>) -> BTreeMap<Account, Gpu
         let counts = match workload.phase {
             // What has a place fits by having it, even when its node takes nothing new any more.
             Phase::Held { .. } | Phase::Running { .. } => true,
-            Phase::Queued { .. }
-            | Phase::Stopping {
-                then: AfterStop::Requeue,
-                ..
-            } => empty.fits(workload),
+            Phase::Queued { .. } | Phase::Stopping { then: AfterStop::Requeue, .. } => empty.fits(workload),
             Phase::Stopping { .. } | Phase::Finished { .. } => false,
         };
         if counts {
@@ -100,11 +96,9 @@ fn demand(
 ) -> Gpus {
     let sum = match account {
         Account::Project(_) => projects.get(&account).copied().unwrap_or_default(),
-        Account::Department(id) => tree
-            .children(Some(id))
-            .into_iter()
-            .map(|child| demand(tree, child, projects, demands))
-            .sum(),
+        Account::Department(id) => {
+            tree.children(Some(id)).into_iter().map(|child| demand(tree, child, projects, demands)).sum()
+        }
     };
     let capped = tree.limit(account).map_or(sum, |limit| sum.min(limit));
     demands.insert(account, capped);
@@ -161,10 +155,7 @@ struct Taker {
 /// Exact water filling: everybody gets the same multiple of the weight, or the cap when that is less.
 fn fill(takers: Vec<Taker>, mut rest: u128) -> Vec<(Account, u128)> {
     let mut given = Vec::new();
-    let mut open: Vec<Taker> = takers
-        .into_iter()
-        .filter(|taker| taker.weight > 0 && taker.cap > 0)
-        .collect();
+    let mut open: Vec<Taker> = takers.into_iter().filter(|taker| taker.weight > 0 && taker.cap > 0).collect();
     // Closing one taker at its cap raises the level for the others, so this is repeated until nobody else closes.
     loop {
         let weights: u128 = open.iter().map(|taker| taker.weight).sum();

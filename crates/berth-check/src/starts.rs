@@ -21,12 +21,7 @@ pub(crate) struct Beginning<'a> {
 
 /// Whether a waiting workload may begin in these places, whoever else waits.
 pub(crate) fn check_beginning(state: &State, beginning: &Beginning<'_>, at: Time) -> Vec<Finding> {
-    let Beginning {
-        workload,
-        places,
-        basis,
-        now,
-    } = *beginning;
+    let Beginning { workload, places, basis, now } = *beginning;
     let mut findings = check_gang(workload, places);
     findings.extend(check_new_places(state, workload, places));
     findings.extend(check_topology(state, workload, places));
@@ -37,10 +32,7 @@ pub(crate) fn check_beginning(state: &State, beginning: &Beginning<'_>, at: Time
     if workload.evicted == Some(at) {
         findings.push(Finding::new(
             Rule::RestartAtOnce,
-            format!(
-                "workload {} was evicted at {at:?} and is given places at the same instant",
-                workload.id
-            ),
+            format!("workload {} was evicted at {at:?} and is given places at the same instant", workload.id),
         ));
     }
     findings
@@ -57,10 +49,7 @@ pub(crate) fn check_held_start(
     if held != places {
         findings.push(Finding::new(
             Rule::Gang,
-            format!(
-                "workload {} starts in other places than it was held in",
-                workload.id
-            ),
+            format!("workload {} starts in other places than it was held in", workload.id),
         ));
     }
     findings
@@ -83,10 +72,7 @@ pub(crate) fn check_decided_room(state: &State, workload: &Workload, places: &[P
     }
     vec![Finding::new(
         Rule::DeviceCapacity,
-        format!(
-            "the places given to workload {} are not free as decided: {places:?}",
-            workload.id
-        ),
+        format!("the places given to workload {} are not free as decided: {places:?}", workload.id),
     )]
 }
 
@@ -94,17 +80,11 @@ pub(crate) fn check_decided_room(state: &State, workload: &Workload, places: &[P
 fn check_occupied_room(state: &State, workload: &Workload, places: &[Place], now: bool) -> Vec<Finding> {
     let free = Room::of(state, View::Occupied).holds(places);
     let (rule, text) = match (now, free) {
-        (true, false) => (
-            Rule::StartBeforeFree,
-            "is started in places that are still occupied",
-        ),
+        (true, false) => (Rule::StartBeforeFree, "is started in places that are still occupied"),
         (false, true) => (Rule::HoldWithoutCause, "is held for places that nobody occupies"),
         _ => return Vec::new(),
     };
-    vec![Finding::new(
-        rule,
-        format!("workload {} {text}: {places:?}", workload.id),
-    )]
+    vec![Finding::new(rule, format!("workload {} {text}: {places:?}", workload.id))]
 }
 
 /// Limits, quotas of non-preemptible work and borrowing, with what the places really cost.

@@ -10,7 +10,7 @@ use crate::{
     tree::named,
 };
 use berth_types::{
-    Action, Change, EvictRule, Gpus, Phase, Place, StartBasis, State, Time, Workload, WorkloadId,
+    Action, Change, EvictRule, GpuRequest, Gpus, Phase, Place, StartBasis, State, Time, Workload, WorkloadId,
 };
 use std::rc::Rc;
 
@@ -58,16 +58,10 @@ pub(crate) fn check_victim(
     let mut findings = Vec::new();
     let id = victim.id;
     if !victim.spec.preemptible {
-        findings.push(Finding::new(
-            Rule::NotPreemptible,
-            format!("non-preemptible workload {id} is taken"),
-        ));
+        findings.push(Finding::new(Rule::NotPreemptible, format!("non-preemptible workload {id} is taken")));
     }
     let Phase::Running { since, .. } = victim.phase else {
-        findings.push(Finding::new(
-            Rule::VictimRuns,
-            format!("workload {id} is taken but does not run"),
-        ));
+        findings.push(Finding::new(Rule::VictimRuns, format!("workload {id} is taken but does not run")));
         return findings;
     };
     if since == now {
@@ -132,16 +126,17 @@ fn check_straddle(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
 /// Every victim, and every single extra, is left out once: the winner must then be unable to start.
 fn check_minimal(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
     let winner = winning.workload;
-    if reserved_by_others(&group.before, &winner.spec.pool, winner) {
+    // What a full department must not grow by is the charge on the smallest device, and fewer victims may do for the
+    // device that GPU memory gets in the end.
+    let by_memory = matches!(winner.spec.request.gpu, GpuRequest::Memory { .. });
+    let in_department = group.before.projects[&winner.spec.project].department.is_some();
+    if by_memory && in_department || reserved_by_others(&group.before, &winner.spec.pool, winner) {
         return Vec::new();
     }
     let mut findings = Vec::new();
     for (position, action) in group.taken.iter().enumerate() {
         for (rank, taken) in without(&group.taken, position) {
-            let rest = Group {
-                before: Rc::clone(&group.before),
-                taken,
-            };
+            let rest = Group { before: Rc::clone(&group.before), taken };
             if starts_after(&rest, winning) {
                 let what = rank.map_or(String::new(), |rank| format!(" extra {rank} of"));
                 findings.push(Finding::new(
@@ -162,12 +157,7 @@ fn check_minimal(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
 /// The actions with one left out; of a shrink, with each single extra left out.
 fn without(taken: &[Action], position: usize) -> Vec<(Option<u32>, Vec<Action>)> {
     let mut rest = taken.to_vec();
-    let Action::Shrink {
-        workload,
-        ranks,
-        winner,
-    } = rest.remove(position)
-    else {
+    let Action::Shrink { workload, ranks, winner } = rest.remove(position) else {
         return vec![(None, rest)];
     };
     ranks
@@ -176,11 +166,7 @@ fn without(taken: &[Action], position: usize) -> Vec<(Option<u32>, Vec<Action>)>
             let mut fewer = rest.clone();
             let ranks: Vec<u32> = ranks.iter().copied().filter(|rank| rank != left_out).collect();
             if !ranks.is_empty() {
-                let shrink = Action::Shrink {
-                    workload,
-                    ranks,
-                    winner,
-                };
+                let shrink = Action::Shrink { workload, ranks, winner };
                 fewer.insert(position, shrink);
             }
             (Some(*left_out), fewer)
@@ -192,10 +178,7 @@ fn without(taken: &[Action], position: usize) -> Vec<(Option<u32>, Vec<Action>)>
 fn starts_after(group: &Group, winning: &Winning<'_>) -> bool {
     let mut state = State::clone(&group.before);
     for action in &group.taken {
-        let decided = Change::Decided {
-            action: action.clone(),
-            at: winning.now,
-        };
+        let decided = Change::Decided { action: action.clone(), at: winning.now };
         if state.apply(&decided).is_err() {
             return false;
         }
@@ -211,10 +194,7 @@ fn starts_after(group: &Group, winning: &Winning<'_>) -> bool {
     };
     let ledger = Ledger::new(&state, &winning.workload.spec.pool);
     let claim = Claim::waiting(&ledger, winning.workload);
-    let reduced = Winning {
-        after: &state,
-        ..*winning
-    };
+    let reduced = Winning { after: &state, ..*winning };
     fits && claim.may_start_beside_extras(&ledger) && check_rights(group, &reduced).is_empty()
 }
 
@@ -237,10 +217,7 @@ fn check_extras_first(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
     if !needs_extras || !claim.may_start(&ledger) || !extras_make_way(&ledger, &claim, winning.now) {
         return Vec::new();
     }
-    let extras = Amounts::of(
-        &group.before,
-        group.before.workloads.values().flat_map(Workload::extra_places),
-    );
+    let extras = Amounts::of(&group.before, group.before.workloads.values().flat_map(Workload::extra_places));
     vec![Finding::new(
         Rule::ExtrasFirst,
         format!(

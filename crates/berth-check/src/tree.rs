@@ -20,10 +20,7 @@ pub(crate) struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(state: &'a State, pool: &Name) -> Self {
-        Self {
-            state,
-            pool: pool.clone(),
-        }
+        Self { state, pool: pool.clone() }
     }
 
     /// The project and every department above it, nearest first.
@@ -49,11 +46,9 @@ impl<'a> Tree<'a> {
         match (self.entitlement(account).and_then(|own| own.quota), account) {
             (Some(quota), _) => quota,
             (None, Account::Project(_)) => Gpus::ZERO,
-            (None, Account::Department(id)) => self
-                .children(Some(id))
-                .into_iter()
-                .map(|child| self.quota(child))
-                .sum(),
+            (None, Account::Department(id)) => {
+                self.children(Some(id)).into_iter().map(|child| self.quota(child)).sum()
+            }
         }
     }
 
@@ -105,12 +100,8 @@ impl<'a> Tree<'a> {
 /// Splits two paths at their lowest common ancestor: the claimant's accounts from just below it up to the top, and
 /// the victim's accounts from its project up to just below it. The second is empty inside one project.
 pub(crate) fn split(claimant: &[Account], victim: &[Account]) -> (Vec<Account>, Vec<Account>) {
-    let shared = claimant
-        .iter()
-        .rev()
-        .zip(victim.iter().rev())
-        .take_while(|(ours, theirs)| ours == theirs)
-        .count();
+    let shared =
+        claimant.iter().rev().zip(victim.iter().rev()).take_while(|(ours, theirs)| ours == theirs).count();
     let below = claimant.len() - shared;
     let upper = claimant[below.saturating_sub(1)..].to_vec();
     let chain = victim[..victim.len() - shared].to_vec();

@@ -24,20 +24,12 @@ use std::{
 
 /// Checks every action of a plan and the state after it.
 pub(crate) fn check_plan(policy: &Policy, before: &State, plan: &Plan) -> Vec<Finding> {
-    let mut walk = Walk {
-        policy,
-        now: plan.at,
-        state: before.clone(),
-        groups: BTreeMap::new(),
-        grown: BTreeMap::new(),
-    };
+    let mut walk =
+        Walk { policy, now: plan.at, state: before.clone(), groups: BTreeMap::new(), grown: BTreeMap::new() };
     let mut findings = Vec::new();
     for action in &plan.actions {
         findings.extend(walk.check(action));
-        let decided = Change::Decided {
-            action: action.clone(),
-            at: plan.at,
-        };
+        let decided = Change::Decided { action: action.clone(), at: plan.at };
         if let Err(error) = walk.state.apply(&decided) {
             // What comes after an impossible action has no meaning.
             findings.push(Finding::new(Rule::Applicable, format!("{action:?}: {error}")));
@@ -69,10 +61,10 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn check(&mut self, action: &Action) -> Vec<Finding> {
         if let Some(winner) = winner_of(action) {
-            let group = self.groups.entry(winner).or_insert_with(|| Group {
-                before: Rc::new(self.state.clone()),
-                taken: Vec::new(),
-            });
+            let group = self
+                .groups
+                .entry(winner)
+                .or_insert_with(|| Group { before: Rc::new(self.state.clone()), taken: Vec::new() });
             group.taken.push(action.clone());
         }
         // An unknown workload is found when the action is applied.
@@ -80,12 +72,7 @@ impl Walk<'_> {
             return Vec::new();
         };
         match action {
-            Action::Start {
-                places,
-                basis,
-                passing,
-                ..
-            } => match &workload.phase {
+            Action::Start { places, basis, passing, .. } => match &workload.phase {
                 Phase::Held { places: held, .. } => {
                     let mut findings = check_held_start(&self.state, &workload, held, places);
                     findings.extend(check_mark(&self.state, &workload, places, *passing, false));
@@ -99,9 +86,7 @@ impl Walk<'_> {
             },
             Action::Hold { places, basis, .. } => self.check_beginning(&workload, places, *basis, false),
             Action::Evict { rule, lost, .. } => self.check_evict(&workload, *rule, *lost),
-            Action::Move {
-                places, winner, lost, ..
-            } => match workload.phase {
+            Action::Move { places, winner, lost, .. } => match workload.phase {
                 Phase::Stopping { .. } => self.check_move_of_leaver(&workload, places, *winner, *lost),
                 _ => self.check_move(&workload, places, *winner),
             },
@@ -129,24 +114,13 @@ impl Walk<'_> {
         basis: StartBasis,
         now: bool,
     ) -> Vec<Finding> {
-        let beginning = Beginning {
-            workload,
-            places,
-            basis,
-            now,
-        };
+        let beginning = Beginning { workload, places, basis, now };
         let mut findings = check_beginning(&self.state, &beginning, self.now);
         findings.extend(check_filled(&beginning));
         findings.extend(check_reserved_capacity(&self.state, workload, places));
         match self.groups.remove(&workload.id) {
             Some(group) => {
-                let winning = Winning {
-                    after: &self.state,
-                    workload,
-                    places,
-                    basis,
-                    now: self.now,
-                };
+                let winning = Winning { after: &self.state, workload, places, basis, now: self.now };
                 findings.extend(check_group(&group, &winning));
             }
             None => findings.extend(self.check_order(workload, basis)),
@@ -156,10 +130,7 @@ impl Walk<'_> {
 
     /// With reservations, what is free depends on who asks, so the order is checked only without.
     fn check_order(&self, workload: &Workload, basis: StartBasis) -> Vec<Finding> {
-        let by_order = matches!(
-            basis,
-            StartBasis::Quota | StartBasis::FairShare | StartBasis::Idle
-        );
+        let by_order = matches!(basis, StartBasis::Quota | StartBasis::FairShare | StartBasis::Idle);
         let mut others = workloads_of(&self.state, &workload.spec.pool);
         if !by_order || others.any(|other| reservation(other).is_some()) {
             return Vec::new();
@@ -173,10 +144,7 @@ impl Walk<'_> {
         if lost != expected {
             findings.push(Finding::new(
                 Rule::WorkLost,
-                format!(
-                    "workload {} loses {expected} GPU-milliseconds, not {lost}",
-                    workload.id
-                ),
+                format!("workload {} loses {expected} GPU-milliseconds, not {lost}", workload.id),
             ));
         }
         findings
@@ -251,9 +219,7 @@ impl Walk<'_> {
                 (workload.running_since(), limits.into_iter().flatten().min())
             }
         };
-        let passed = since
-            .zip(limit)
-            .is_some_and(|(since, limit)| self.now.since(since) >= limit);
+        let passed = since.zip(limit).is_some_and(|(since, limit)| self.now.since(since) >= limit);
         if passed {
             return Vec::new();
         }

@@ -47,11 +47,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // Help and version are answers, not mistakes. Whether anybody reads them is not our concern.
             let _ = error.print();
-            return if error.use_stderr() {
-                ExitCode::from(MISUSED)
-            } else {
-                ExitCode::SUCCESS
-            };
+            return if error.use_stderr() { ExitCode::from(MISUSED) } else { ExitCode::SUCCESS };
         }
     };
     let result = match cli.command {
@@ -71,11 +67,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Writes data to stdout. A reader that has seen enough, such as `head`, is no failure.
 fn write_data(data: &[u8]) -> anyhow::Result<()> {
     use io::Write;
-    match io::stdout()
-        .lock()
-        .write_all(data)
-        .and_then(|()| io::stdout().flush())
-    {
+    match io::stdout().lock().write_all(data).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

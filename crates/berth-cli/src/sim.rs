@@ -122,20 +122,13 @@ fn run_scenarios(arguments: &RunArgs) -> anyhow::Result<ExitCode> {
         text.push('\n');
         super::write_data(text.as_bytes())?;
     }
-    Ok(if holds {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(super::FAILED)
-    })
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
 
 /// Reads all scenarios, so that all mistakes are shown at once. The second value says whether there were none.
 fn load(arguments: &RunArgs) -> anyhow::Result<(Vec<Scenario>, bool)> {
     if arguments.svg.is_some() && arguments.files.len() > 1 {
-        anyhow::bail!(
-            "--svg draws one scenario; {} files are named",
-            arguments.files.len()
-        );
+        anyhow::bail!("--svg draws one scenario; {} files are named", arguments.files.len());
     }
     let policy = match &arguments.policy {
         None => Policy::default(),
@@ -163,15 +156,10 @@ fn read(path: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     let context = || format!("cannot read {}", path.display());
     if path == Path::new("-") {
-        std::io::stdin()
-            .take(FILE_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .with_context(context)?;
+        std::io::stdin().take(FILE_BYTES_MAX).read_to_end(&mut bytes).with_context(context)?;
     } else {
         let file = std::fs::File::open(path).with_context(context)?;
-        file.take(FILE_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .with_context(context)?;
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).with_context(context)?;
     }
     String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8 text", path.display()))
 }
@@ -179,10 +167,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
 fn title(scenario: &Scenario) -> String {
     let path = Path::new(&scenario.file);
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    format!(
-        "{}: GPUs per project",
-        stem.unwrap_or_else(|| scenario.file.clone())
-    )
+    format!("{}: GPUs per project", stem.unwrap_or_else(|| scenario.file.clone()))
 }
 
 fn transcript(scenario: &Scenario, run: &Run, verbose: bool) -> String {
@@ -195,16 +180,12 @@ fn transcript(scenario: &Scenario, run: &Run, verbose: bool) -> String {
             let _ = match step {
                 Step::Happened { text: line, .. } => writeln!(text, "{line}"),
                 Step::Explained { text: lines, .. } => writeln!(text, "{}", indent(lines)),
-                Step::Expected {
-                    text: expected,
-                    found: None,
-                    ..
-                } if verbose => writeln!(text, "          holds: {expected}"),
-                Step::Expected {
-                    text: expected,
-                    found: Some(found),
-                    ..
-                } => writeln!(text, "          UNMET: expected {expected}, found {found}"),
+                Step::Expected { text: expected, found: None, .. } if verbose => {
+                    writeln!(text, "          holds: {expected}")
+                }
+                Step::Expected { text: expected, found: Some(found), .. } => {
+                    writeln!(text, "          UNMET: expected {expected}, found {found}")
+                }
                 Step::Expected { .. } => Ok(()),
             };
         }
@@ -213,12 +194,7 @@ fn transcript(scenario: &Scenario, run: &Run, verbose: bool) -> String {
             let _ = write!(text, "\n{}", section.state.workload_table());
         }
     }
-    let _ = writeln!(
-        text,
-        "\n{} of {} expectations hold",
-        run.met,
-        run.met + run.unmet.len()
-    );
+    let _ = writeln!(text, "\n{} of {} expectations hold", run.met, run.met + run.unmet.len());
     text
 }
 
@@ -241,11 +217,8 @@ fn report_unmet(scenario: &Scenario, run: &Run, options: &RunOptions) {
 }
 
 fn document(scenario: &Scenario, run: &Run) -> serde_json::Value {
-    let unmet: Vec<_> = run
-        .unmet
-        .iter()
-        .map(|problem| json!({ "line": problem.line, "text": problem.text }))
-        .collect();
+    let unmet: Vec<_> =
+        run.unmet.iter().map(|problem| json!({ "line": problem.line, "text": problem.text })).collect();
     json!({
         "file": scenario.file,
         "holds": run.holds(),

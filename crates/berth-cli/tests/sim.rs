@@ -41,10 +41,7 @@ fn a_scenario_that_holds_prints_its_story_and_exits_with_zero() {
 fn an_unmet_expectation_exits_with_one_and_says_so_on_stderr() {
     let output = berth(&["sim", "run", "-q", "-"], &format!("{HOLDS}expect team-a 2/1\n"));
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        text(&output.stderr),
-        "-:6: at 1s: expected team-a 2/1, found 1/1\n"
-    );
+    assert_eq!(text(&output.stderr), "-:6: at 1s: expected team-a 2/1, found 1/1\n");
     assert_eq!(text(&output.stdout), "");
 }
 
@@ -52,11 +49,7 @@ fn an_unmet_expectation_exits_with_one_and_says_so_on_stderr() {
 fn input_that_cannot_be_read_exits_with_two() {
     let output = berth(&["sim", "run", "-"], "bogus\n");
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).starts_with("-:1: unknown word `bogus`"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(text(&output.stderr).starts_with("-:1: unknown word `bogus`"), "{}", text(&output.stderr));
     let output = berth(&["sim", "run", "/nowhere/x.berth"], "");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("cannot read /nowhere/x.berth"));
@@ -80,10 +73,7 @@ fn json_is_one_document_with_every_state() {
 #[test]
 fn a_chart_is_drawn_into_the_file() {
     let path = std::env::temp_dir().join(format!("berth-chart-{}.svg", std::process::id()));
-    let output = berth(
-        &["sim", "run", "-q", "-", "--svg", &path.to_string_lossy()],
-        HOLDS,
-    );
+    let output = berth(&["sim", "run", "-q", "-", "--svg", &path.to_string_lossy()], HOLDS);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let svg = std::fs::read_to_string(&path).expect("the chart was written");
     std::fs::remove_file(&path).expect("it can be removed");
@@ -93,17 +83,10 @@ fn a_chart_is_drawn_into_the_file() {
 
 #[test]
 fn help_and_completions_are_answers() {
-    for arguments in [
-        &["--help"][..],
-        &["sim", "run", "--help"],
-        &["completions", "bash"],
-    ] {
+    for arguments in [&["--help"][..], &["sim", "run", "--help"], &["completions", "bash"]] {
         let output = berth(arguments, "");
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
-        assert!(
-            !output.stdout.is_empty() && output.stderr.is_empty(),
-            "{arguments:?}"
-        );
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{arguments:?}");
     }
     assert_eq!(berth(&["sim", "runn"], "").status.code(), Some(2));
 }

@@ -44,7 +44,8 @@ impl Pool {
         {
             let entry = self.entry(slot);
             let idle_limit = self.queues[entry.project as usize].idle_limit;
-            let idle = entry.workload.idle_since.zip(idle_limit).is_some_and(|(since, limit)| since + limit <= now);
+            let idle =
+                entry.workload.idle_since.zip(idle_limit).is_some_and(|(since, limit)| since + limit <= now);
             let reason = if idle { StopReason::Idle } else { StopReason::TimeLimit };
             let workload = entry.workload.id;
             self.decide(slot, Action::Stop { workload, reason }, now, actions);
@@ -61,7 +62,8 @@ impl Pool {
             let (workload, places) = (entry.workload.id, places.clone());
             let ask = self.ask(entry.project, self.class_of(slot));
             // What it was held for is part of what its accounts use already.
-            let basis = if self.within_quota_now(ask.project) { StartBasis::Quota } else { StartBasis::FairShare };
+            let basis =
+                if self.within_quota_now(ask.project) { StartBasis::Quota } else { StartBasis::FairShare };
             let passing = self.passes_reservation(slot, &places);
             self.decide(slot, Action::Start { workload, places, basis, passing }, now, actions);
         }

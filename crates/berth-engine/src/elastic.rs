@@ -14,8 +14,11 @@ impl Pool {
                 continue;
             }
             let Phase::Running { tasks, leaving, .. } = &entry.workload.phase else { continue };
-            let used: Vec<u32> =
-                tasks.iter().map(|task| task.place.rank).chain(leaving.iter().map(|place| place.rank)).collect();
+            let used: Vec<u32> = tasks
+                .iter()
+                .map(|task| task.place.rank)
+                .chain(leaving.iter().map(|place| place.rank))
+                .collect();
             let extras = tasks.iter().filter(|task| task.extra).count();
             let missing = entry.workload.spec.tasks.extras() as usize - extras;
             let all = entry.workload.spec.tasks.min()..entry.workload.spec.tasks.max();

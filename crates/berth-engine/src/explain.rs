@@ -3,12 +3,7 @@
 //! The reason is read off the index. The remedy is not guessed: each is tried on a copy of the engine, together with
 //! whoever would take the place first, until the workload starts.
 
-use crate::{
-    Engine,
-    node::Free,
-    pool::Pool,
-    tree::GPU,
-};
+use crate::{Engine, node::Free, pool::Pool, tree::GPU};
 use berth_types::{
     Account, Change, Entitlement, Explanation, Gpus, Holder, NodeId, Phase, Place, Remedy, Time, WaitReason,
     WorkloadId,
@@ -95,7 +90,9 @@ impl Pool {
 
     fn leaving_from(&self, places: &[Place]) -> Vec<WorkloadId> {
         let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
-        let leaving = self.workloads().filter(|workload| workload.leaving().iter().any(|left| nodes.contains(&left.node)));
+        let leaving = self
+            .workloads()
+            .filter(|workload| workload.leaving().iter().any(|left| nodes.contains(&left.node)));
         let mut ids: Vec<WorkloadId> = leaving.map(|workload| workload.id).collect();
         ids.sort_unstable();
         ids
@@ -150,7 +147,9 @@ impl Pool {
                 (ended.iter().map(|task| self.gpus_of(*task)).sum::<u64>(), ended)
             })
         });
-        let Some((_, ended)) = enough.min_by_key(|(cost, ended)| (*cost, ended.len())) else { return Vec::new() };
+        let Some((_, ended)) = enough.min_by_key(|(cost, ended)| (*cost, ended.len())) else {
+            return Vec::new();
+        };
         ended.into_iter().map(|task| self.entry(task).workload.id).collect()
     }
 
@@ -168,7 +167,9 @@ impl Pool {
                     let needed = node.used.amounts[GPU] + node.extras + ask.amounts[GPU];
                     return node.limit.filter(|limit| needed > *limit).map(|_| (node.account, Gpus(needed)));
                 }
-                WaitReason::NonPreemptibleQuota { .. } => node.non_preemptible.amounts[GPU] + ask.amounts[GPU],
+                WaitReason::NonPreemptibleQuota { .. } => {
+                    node.non_preemptible.amounts[GPU] + ask.amounts[GPU]
+                }
                 _ => node.used.amounts[GPU] + ask.amounts[GPU],
             };
             (node.has_quota && needed > node.quota).then_some((node.account, Gpus(needed)))
@@ -196,7 +197,8 @@ fn find_remedy(engine: &Engine, id: WorkloadId, reason: &WaitReason, now: Time) 
         }
     }
     for (account, quota) in &quotas {
-        let raised = changed.entitlement_change(*account, &pool.name, |entitlement| entitlement.quota = Some(*quota));
+        let raised =
+            changed.entitlement_change(*account, &pool.name, |entitlement| entitlement.quota = Some(*quota));
         if changed.apply(&raised).is_err() {
             return Remedy::NotFound;
         }
@@ -208,7 +210,9 @@ fn find_remedy(engine: &Engine, id: WorkloadId, reason: &WaitReason, now: Time) 
             let ended: Vec<WorkloadId> = ended.into_iter().collect();
             return match (limits.is_empty(), quotas.is_empty()) {
                 (true, true) => Remedy::End(ended),
-                (false, _) => Remedy::LiftLimits(limits.into_iter().map(|(account, _)| account).collect(), ended),
+                (false, _) => {
+                    Remedy::LiftLimits(limits.into_iter().map(|(account, _)| account).collect(), ended)
+                }
                 (true, false) => Remedy::RaiseQuota(quotas, ended),
             };
         }
@@ -247,7 +251,9 @@ fn try_remedy(engine: &Engine, id: WorkloadId, ended: &BTreeSet<WorkloadId>, now
         .actions
         .iter()
         .map(berth_types::Action::workload)
-        .filter(|other| *other != id && trial.workload(*other).is_some_and(|other| other.places().next().is_some()))
+        .filter(|other| {
+            *other != id && trial.workload(*other).is_some_and(|other| other.places().next().is_some())
+        })
         .filter(|other| !ended.contains(other))
         .collect();
     if next.is_empty() {
@@ -258,7 +264,12 @@ fn try_remedy(engine: &Engine, id: WorkloadId, ended: &BTreeSet<WorkloadId>, now
 }
 
 impl Engine {
-    fn entitlement_change(&self, account: Account, pool: &str, change: impl FnOnce(&mut Entitlement)) -> Change {
+    fn entitlement_change(
+        &self,
+        account: Account,
+        pool: &str,
+        change: impl FnOnce(&mut Entitlement),
+    ) -> Change {
         match account {
             Account::Project(id) => {
                 let mut project = self.organisation.projects[&id].clone();

@@ -57,8 +57,11 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(pool: &Pool, ask: Ask, rule: Rule, line: Line) -> Self {
-        let mut within_from: Vec<(u32, bool)> =
-            pool.tree.path(ask.project).map(|(position, _)| (position, pool.within_quota_at(position, &ask))).collect();
+        let mut within_from: Vec<(u32, bool)> = pool
+            .tree
+            .path(ask.project)
+            .map(|(position, _)| (position, pool.within_quota_at(position, &ask)))
+            .collect();
         if rule == Rule::Quota {
             let mut all = true;
             for (_, within) in within_from.iter_mut().rev() {
@@ -101,7 +104,11 @@ impl Ledger {
                 if excess.iter().all(|above| *above <= 0) {
                     return None;
                 }
-                self.budgets.entry(position).or_insert(Budget { excess, taken: [0; 4], sizes: Default::default() });
+                self.budgets.entry(position).or_insert(Budget {
+                    excess,
+                    taken: [0; 4],
+                    sizes: Default::default(),
+                });
                 levels.push(position);
             }
             if position == theirs {
@@ -176,7 +183,8 @@ impl Ledger {
             return 0;
         }
         let Some(Some(levels)) = self.levels.get(&project) else { return 0 };
-        let sizes: Vec<u64> = pool.queues[project as usize].victims.sizes().filter(|size| *size > 0).collect();
+        let sizes: Vec<u64> =
+            pool.queues[project as usize].victims.sizes().filter(|size| *size > 0).collect();
         let Some(largest) = sizes.iter().max() else { return 0 };
         let step = sizes.iter().fold(0, |step, size| greatest_common_divisor(step, *size));
         let bound = levels.iter().map(|level| {

@@ -32,8 +32,8 @@ mod trial;
 mod units;
 
 use berth_types::{
-    Account, Change, ChangeError, Explanation, Gpus, Name, NodeId, Plan, Policy, State, Time, Workload, WorkloadId,
-    validate_node, validate_submission,
+    Account, Change, ChangeError, Explanation, Gpus, Name, NodeId, Plan, Policy, State, Time, Workload,
+    WorkloadId, validate_node, validate_submission,
 };
 use hash::IdMap;
 use pool::{Organisation, Pool};
@@ -240,4 +240,3 @@ impl Engine {
         Ok(())
     }
 }
-

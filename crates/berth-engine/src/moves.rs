@@ -141,7 +141,8 @@ impl Pool {
         let mut best: Option<(u64, u64, u32)> = None;
         for (at, node) in self.nodes.iter().enumerate() {
             let at = at as u32;
-            let Some(node) = node.as_ref().filter(|node| node.ready && at != but && node.reserved.is_empty()) else {
+            let Some(node) = node.as_ref().filter(|node| node.ready && at != but && node.reserved.is_empty())
+            else {
                 continue;
             };
             if fit.domain_of(at).is_none() {
@@ -164,7 +165,14 @@ impl Pool {
         Some(vec![place])
     }
 
-    fn clear_and_start(&mut self, slot: u32, ask: &Ask, clearing: Clearing, now: Time, actions: &mut Vec<Action>) {
+    fn clear_and_start(
+        &mut self,
+        slot: u32,
+        ask: &Ask,
+        clearing: Clearing,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         let winner = self.entry(slot).workload.id;
         let basis: StartBasis = self.basis(ask);
         for (task, places) in clearing.moved {

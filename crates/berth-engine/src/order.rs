@@ -87,7 +87,9 @@ impl Pool {
     fn choose(&self, best: Best) -> Option<Next> {
         let (fits, takes) = match (best.fits, best.takes) {
             (Some(fits), Some(takes)) => (fits, takes),
-            (fits, takes) => return fits.map(|head| Next::Fits(head.slot)).or(takes.map(|head| Next::Takes(head.slot))),
+            (fits, takes) => {
+                return fits.map(|head| Next::Fits(head.slot)).or(takes.map(|head| Next::Takes(head.slot)));
+            }
         };
         let (fitting, taking) = (self.entry(fits.slot).project, self.entry(takes.slot).project);
         let (one, other) = self.tree.below_common(fitting, taking);
@@ -144,7 +146,8 @@ impl Pool {
             let class = &self.classes[*class_id as usize];
             let ask = self.ask(project, class);
             let free_to_start = class.fits && self.barrier(&ask, 0).is_none();
-            let may_take = !free_to_start && class.possible && !self.heads.failed.contains(&(project, *class_id));
+            let may_take =
+                !free_to_start && class.possible && !self.heads.failed.contains(&(project, *class_id));
             if !free_to_start && !may_take {
                 continue;
             }
@@ -176,7 +179,10 @@ impl Pool {
 
     /// Whether a take is worth trying: something of its own or of others might be taken.
     fn could_take(&self, ask: &Ask, priority: i32) -> bool {
-        let own = self.queues[ask.project as usize].victims.lowest_priority().is_some_and(|lowest| lowest < priority);
+        let own = self.queues[ask.project as usize]
+            .victims
+            .lowest_priority()
+            .is_some_and(|lowest| lowest < priority);
         let must_give = self.must_give(ask);
         if self.barrier(ask, must_give).is_some() {
             return false;
@@ -190,7 +196,9 @@ impl Pool {
     fn best_child(&self, parent: u32, of: impl Fn(&Best) -> Option<Head>) -> Option<Head> {
         let children = self.tree.at(parent).children.iter();
         children
-            .filter_map(|child| of(&self.heads.best[*child as usize]).map(|head| (self.tree.at(*child), head)))
+            .filter_map(|child| {
+                of(&self.heads.best[*child as usize]).map(|head| (self.tree.at(*child), head))
+            })
             .min_by(|one, other| compare(one, other))
             .map(|(_, head)| head)
     }

@@ -14,8 +14,8 @@ use crate::{
     tree::{Charge, Sign, Tree},
 };
 use berth_types::{
-    AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, Node, NodeId, Phase, Place, Policy,
-    Project, ProjectId, Time, Workload, WorkloadId,
+    AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, Node, NodeId,
+    Phase, Place, Policy, Project, ProjectId, Time, Workload, WorkloadId,
 };
 use std::{
     cmp::Reverse,
@@ -271,9 +271,11 @@ impl Pool {
             intern_model(models, model)
         });
         let same = tree.nodes.len() == self.tree.nodes.len()
-            && tree.nodes.iter().zip(&self.tree.nodes).all(|(new, old)| {
-                new.account == old.account && new.parent == old.parent
-            });
+            && tree
+                .nodes
+                .iter()
+                .zip(&self.tree.nodes)
+                .all(|(new, old)| new.account == old.account && new.parent == old.parent);
         if same && !self.project_settings_changed(organisation) {
             for (new, old) in tree.nodes.iter_mut().zip(&mut self.tree.nodes) {
                 new.used = std::mem::take(&mut old.used);
@@ -282,7 +284,9 @@ impl Pool {
             }
             self.tree = tree;
         } else {
-            let slots: Vec<u32> = (0..self.entries.len() as u32).filter(|slot| self.entries[*slot as usize].is_some()).collect();
+            let slots: Vec<u32> = (0..self.entries.len() as u32)
+                .filter(|slot| self.entries[*slot as usize].is_some())
+                .collect();
             for slot in &slots {
                 self.unindex(*slot);
             }
@@ -293,7 +297,10 @@ impl Pool {
                 let (project, class) = {
                     let entry = self.entry(slot);
                     let spec = entry.workload.spec.clone();
-                    (self.tree.project(spec.project), self.intern_class(&spec, &organisation.projects[&spec.project]))
+                    (
+                        self.tree.project(spec.project),
+                        self.intern_class(&spec, &organisation.projects[&spec.project]),
+                    )
                 };
                 let entry = self.entries[slot as usize].as_mut().expect("was just looked at");
                 (entry.project, entry.class) = (project, class);
@@ -485,7 +492,8 @@ impl Pool {
                     self.waiting_classes.insert(entry.class);
                 }
                 Sign::Minus => {
-                    let group = queue.waiting.get_mut(&entry.class).expect("a waiting workload is in its group");
+                    let group =
+                        queue.waiting.get_mut(&entry.class).expect("a waiting workload is in its group");
                     group.remove(&key);
                     if group.is_empty() {
                         queue.waiting.remove(&entry.class);
@@ -549,7 +557,8 @@ impl Pool {
     fn deadline(&self, entry: &Entry, since: Time) -> Option<Time> {
         let workload = &entry.workload;
         let queue = &self.queues[entry.project as usize];
-        let interactive = (workload.spec.kind == Kind::Interactive).then_some(queue.interactive_time_limit).flatten();
+        let interactive =
+            (workload.spec.kind == Kind::Interactive).then_some(queue.interactive_time_limit).flatten();
         let by_limit = [workload.spec.max_run, queue.time_limit, interactive].into_iter().flatten().min();
         let by_idle = workload.idle_since.zip(queue.idle_limit).map(|(idle, limit)| idle.max(since) + limit);
         by_limit.map(|limit| since + limit).into_iter().chain(by_idle).min()
@@ -566,7 +575,8 @@ impl Pool {
             }
             Sign::Minus => {
                 node.decided.give(place);
-                let position = node.tasks.iter().position(|task| *task == slot).expect("a place is in its node");
+                let position =
+                    node.tasks.iter().position(|task| *task == slot).expect("a place is in its node");
                 node.tasks.swap_remove(position);
             }
         }
@@ -616,7 +626,9 @@ impl Pool {
         match sign {
             Sign::Plus => node.reserved.push((slot, place.clone())),
             Sign::Minus => {
-                if let Some(position) = node.reserved.iter().position(|(owner, of)| *owner == slot && of == place) {
+                if let Some(position) =
+                    node.reserved.iter().position(|(owner, of)| *owner == slot && of == place)
+                {
                     node.reserved.remove(position);
                 }
             }

@@ -41,7 +41,8 @@ impl Pool {
             let workload = &self.entry(slot).workload;
             let Phase::Queued { reservation: Some(reservation) } = &workload.phase else { continue };
             let fit = &self.shapes[self.class_of(slot).shape as usize].1;
-            let usable = |place: &Place| self.node_slot(place.node).is_some_and(|node| fit.domain_of(node).is_some());
+            let usable =
+                |place: &Place| self.node_slot(place.node).is_some_and(|node| fit.domain_of(node).is_some());
             if !reservation.places.iter().all(usable) {
                 // The nodes it may use have changed since.
                 let workload = workload.id;
@@ -67,7 +68,12 @@ impl Pool {
                 let entry = self.entry(victim);
                 let lost = entry.workload.work_lost(now, self.policy.lost_cap);
                 let workload = entry.workload.id;
-                self.decide(victim, Action::Evict { workload, winner, rule: EvictRule::Passing, lost }, now, actions);
+                self.decide(
+                    victim,
+                    Action::Evict { workload, winner, rule: EvictRule::Passing, lost },
+                    now,
+                    actions,
+                );
             }
             self.put(slot, places, StartBasis::Reservation, now, actions);
         }
@@ -120,7 +126,11 @@ impl Pool {
                 }
                 let from = since + self.queues[entry.project as usize].min_run.max(Span(1));
                 if from <= now {
-                    candidates.insert((entry.workload.work_lost(now, self.policy.lost_cap), entry.workload.id, *task));
+                    candidates.insert((
+                        entry.workload.work_lost(now, self.policy.lost_cap),
+                        entry.workload.id,
+                        *task,
+                    ));
                 } else {
                     retry = Some(retry.map_or(from, |known| known.min(from)));
                 }
@@ -182,7 +192,9 @@ impl Pool {
 
     /// The first waiting workload of each project that may start and fits nowhere, if it has waited long enough.
     fn starving(&self, now: Time) -> BTreeSet<(Time, berth_types::WorkloadId, u32)> {
-        self.unfit_heads().filter(|(waits_since, _, _)| *waits_since + self.policy.reserve_after <= now).collect()
+        self.unfit_heads()
+            .filter(|(waits_since, _, _)| *waits_since + self.policy.reserve_after <= now)
+            .collect()
     }
 
     fn unfit_heads(&self) -> impl Iterator<Item = (Time, berth_types::WorkloadId, u32)> + '_ {
@@ -197,7 +209,11 @@ impl Pool {
             });
             // The wait that counts begins anew with an eviction.
             heads.min().map(|(_, submitted, id, slot)| {
-                (self.entry(slot).workload.evicted.map_or(submitted, |evicted| evicted.max(submitted)), id, slot)
+                (
+                    self.entry(slot).workload.evicted.map_or(submitted, |evicted| evicted.max(submitted)),
+                    id,
+                    slot,
+                )
             })
         })
     }
@@ -226,7 +242,8 @@ impl Pool {
             if copies == 0 {
                 continue;
             }
-            let in_use: u64 = node.decided.devices.iter().map(|free| u64::from(crate::node::WHOLE - free)).sum();
+            let in_use: u64 =
+                node.decided.devices.iter().map(|free| u64::from(crate::node::WHOLE - free)).sum();
             domains.entry(domain).or_default().push((in_use, node.id.0, at as u32));
         }
         let mut best: Option<(u64, u64, Vec<u32>)> = None;

@@ -8,8 +8,8 @@ use crate::{
     claim::Ask,
     ledger::{Line, Rule},
     pool::Pool,
-    trial::{Trial, Unit},
     tree::GPU,
+    trial::{Trial, Unit},
     units::Units,
 };
 use berth_types::{Action, EvictRule, Gpus, Phase, Place, StartBasis, Time, Verdict, WorkloadId};
@@ -89,9 +89,11 @@ impl Pool {
         // Inside a department that is full, what siblings borrow is taken without the department growing.
         let mut above = self.tree.path(ask.project).skip(1);
         let full = above.find(|(position, _)| !self.within_quota_at(*position, ask));
-        let inside = full
-            .filter(|_| self.within_quota_at(ask.project, ask))
-            .map(|(full, _)| Way { rule: Rule::QuotaInside(full), own, lines: &[Line::Keep] });
+        let inside = full.filter(|_| self.within_quota_at(ask.project, ask)).map(|(full, _)| Way {
+            rule: Rule::QuotaInside(full),
+            own,
+            lines: &[Line::Keep],
+        });
         ways.extend(inside);
         if !from_all {
             if ask.preemptible && self.within_share(ask) {

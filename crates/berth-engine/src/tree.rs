@@ -241,8 +241,10 @@ impl Tree {
         if let Some(entitlement) = entitlement {
             node.has_quota = entitlement.quota.is_some();
             node.quota = entitlement.quota.map_or(0, |quota| quota.0);
-            node.other_quotas = [entitlement.cpu_quota.map(|cpu| cpu.0), entitlement.memory_quota.map(|bytes| bytes.0)];
-            node.model_quotas = entitlement.model_quotas.iter().map(|(name, gpus)| (model(name), gpus.0)).collect();
+            node.other_quotas =
+                [entitlement.cpu_quota.map(|cpu| cpu.0), entitlement.memory_quota.map(|bytes| bytes.0)];
+            node.model_quotas =
+                entitlement.model_quotas.iter().map(|(name, gpus)| (model(name), gpus.0)).collect();
             node.limit = entitlement.limit.map(|limit| limit.0);
             // Marks "unset" until quotas are settled.
             node.weight = entitlement.weight.map_or(u64::MAX, |weight| weight.0);

@@ -97,7 +97,8 @@ impl<'a> Trial<'a> {
         self.room.clear();
         if !self.shape.preemptible {
             let reservations = self.pool.reservations.iter();
-            let places = reservations.flat_map(|(_, _, slot)| self.pool.entry(*slot).workload.reserved_places());
+            let places =
+                reservations.flat_map(|(_, _, slot)| self.pool.entry(*slot).workload.reserved_places());
             let nodes: BTreeSet<NodeId> = places.map(|place| place.node).collect();
             for slot in nodes.into_iter().filter_map(|id| self.pool.node_slot(id)) {
                 self.look_at(slot);
@@ -245,7 +246,10 @@ impl<'a> Trial<'a> {
                     index += 1;
                 }
             }
-            found = Some((kept.iter().map(|taken| taken.size[0]).sum(), kept.iter().map(|taken| taken.unit).collect()));
+            found = Some((
+                kept.iter().map(|taken| taken.size[0]).sum(),
+                kept.iter().map(|taken| taken.unit).collect(),
+            ));
             for taken in &kept {
                 self.undo(taken);
             }
@@ -283,8 +287,12 @@ impl<'a> Trial<'a> {
 
     /// Leaves out every victim without which there is still room, the last in order first.
     pub(crate) fn leave_out_unneeded(&mut self) {
-        let whole: BTreeSet<u32> =
-            self.taken.iter().filter(|taken| taken.unit.extra.is_none()).map(|taken| taken.unit.slot).collect();
+        let whole: BTreeSet<u32> = self
+            .taken
+            .iter()
+            .filter(|taken| taken.unit.extra.is_none())
+            .map(|taken| taken.unit.slot)
+            .collect();
         let mut kept = Vec::with_capacity(self.taken.len());
         while let Some(taken) = self.taken.pop() {
             // An extra goes with the whole of its workload in any case.
@@ -302,7 +310,8 @@ impl<'a> Trial<'a> {
     /// The victims, without extras that go with their whole workload.
     pub(crate) fn into_units(self) -> Vec<Unit> {
         let units: Vec<Unit> = self.taken.iter().map(|taken| taken.unit).collect();
-        let whole: BTreeSet<u32> = units.iter().filter(|unit| unit.extra.is_none()).map(|unit| unit.slot).collect();
+        let whole: BTreeSet<u32> =
+            units.iter().filter(|unit| unit.extra.is_none()).map(|unit| unit.slot).collect();
         units.into_iter().filter(|unit| unit.extra.is_none() || !whole.contains(&unit.slot)).collect()
     }
 
@@ -367,7 +376,11 @@ impl<'a> Trial<'a> {
         if unit.extra.is_none() {
             let charge = self.pool.charge_of(self.pool.entry(unit.slot).workload.base_places());
             size[..3].copy_from_slice(&charge.amounts);
-            size[3] = charge.models.iter().find(|(model, _)| Some(*model) == self.model).map_or(0, |(_, gpus)| *gpus);
+            size[3] = charge
+                .models
+                .iter()
+                .find(|(model, _)| Some(*model) == self.model)
+                .map_or(0, |(_, gpus)| *gpus);
         }
         let taken = Taken { unit, places, size };
         self.redo(&taken);

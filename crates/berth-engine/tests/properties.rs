@@ -73,13 +73,26 @@ fn play(seed: u64, size: Size, check: impl Fn(&World, &State, &Plan) -> Vec<Stri
             let nodes: Vec<_> = before
                 .nodes
                 .values()
-                .map(|node| (node.id, node.devices.len(), node.devices.first().map(|d| d.model.clone()), node.condition, &node.labels))
+                .map(|node| {
+                    (
+                        node.id,
+                        node.devices.len(),
+                        node.devices.first().map(|d| d.model.clone()),
+                        node.condition,
+                        &node.labels,
+                    )
+                })
                 .collect();
             let phases: Vec<_> = before
                 .workloads
                 .values()
                 .filter(|workload| !workload.is_finished())
-                .map(|workload| format!("{:?} p{} {:?} evicted {:?}", workload.id, workload.spec.project, workload.phase, workload.evicted))
+                .map(|workload| {
+                    format!(
+                        "{:?} p{} {:?} evicted {:?}",
+                        workload.id, workload.spec.project, workload.phase, workload.evicted
+                    )
+                })
                 .collect();
             return Err(format!(
                 "{}\nat {:?}\nplan {:#?}\nnodes {nodes:?}\nprojects {projects:?}\ndepartments {departments:?}\n{}\n--\n{}",
@@ -147,7 +160,8 @@ fn the_next_five_plans_are_empty_before_and_after_confirmation() {
                     _ => true,
                 }
             });
-            let mut findings: Vec<String> = unexpected.map(|action| format!("after confirmation: {action:?}")).collect();
+            let mut findings: Vec<String> =
+                unexpected.map(|action| format!("after confirmation: {action:?}")).collect();
             confirmed.confirm();
             plans.extend((0..5).map(|_| confirmed.engine.plan(world.now)));
             findings.extend(text(berth_check::check_empty(&plans)));
@@ -170,7 +184,8 @@ fn input_in_any_order_gives_the_identical_plan() {
                 Change::ProjectSet(_) => 2,
                 _ => 3,
             };
-            let departments: Vec<Change> = changes.iter().filter(|change| kind(change) == 1).cloned().collect();
+            let departments: Vec<Change> =
+                changes.iter().filter(|change| kind(change) == 1).cloned().collect();
             random.shuffle(&mut changes);
             changes.sort_by_key(kind);
             let mut ordered = departments.into_iter();

@@ -70,7 +70,11 @@ fn the_report_scenario_reaches_its_four_states() {
     world.settle();
     assert_eq!(used(&world), [8, 4, 4, 0].map(Gpus::whole));
     let waiting = |project: u64| {
-        world.queued().iter().filter(|id| world.state.workloads[id].spec.project == ProjectId(project)).count()
+        world
+            .queued()
+            .iter()
+            .filter(|id| world.state.workloads[id].spec.project == ProjectId(project))
+            .count()
     };
     assert_eq!([1, 2, 3].map(waiting), [0, 1, 1]);
 }

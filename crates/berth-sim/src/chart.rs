@@ -49,10 +49,7 @@ pub fn draw(world: &World, title: &str) -> String {
         .max()
         .unwrap_or(Gpus::ONE)
         .max(Gpus::ONE);
-    let frame = Frame {
-        end: end as f64,
-        top: highest.0 as f64,
-    };
+    let frame = Frame { end: end as f64, top: highest.0 as f64 };
 
     let mut svg = String::new();
     let _ = write!(
@@ -141,11 +138,7 @@ impl Frame {
 fn draw_areas(svg: &mut String, frame: &Frame, times: &[Time], series: &[Series]) {
     let mut below = vec![Gpus::ZERO; times.len()];
     for series in series {
-        let above: Vec<Gpus> = below
-            .iter()
-            .zip(&series.gpus)
-            .map(|(low, own)| *low + *own)
-            .collect();
+        let above: Vec<Gpus> = below.iter().zip(&series.gpus).map(|(low, own)| *low + *own).collect();
         let mut path = String::new();
         for (at, time) in times.iter().enumerate() {
             let (x, y) = (frame.x(*time), frame.y(above[at]));
@@ -210,12 +203,8 @@ fn draw_legend(svg: &mut String, series: &[Series]) {
     let rows = series.len().min(LEGEND_MAX) as f64;
     let y = TOP + rows * 22.0;
     if let Some(more @ 1..) = series.len().checked_sub(LEGEND_MAX) {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{}\" y=\"{}\" fill=\"#666\">and {more} more</text>",
-            x + 20.0,
-            y + 10.5
-        );
+        let _ =
+            writeln!(svg, "<text x=\"{}\" y=\"{}\" fill=\"#666\">and {more} more</text>", x + 20.0, y + 10.5);
     }
     let _ = write!(
         svg,
@@ -244,9 +233,8 @@ fn nice_step(range: u64, bases: &[u64], scale: u64, most: u64) -> u64 {
 
 /// The smallest usual step of a clock that gives at most ten labels.
 fn nice_time(millis: u64) -> u64 {
-    const STEPS: [u64; 17] = [
-        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400,
-    ];
+    const STEPS: [u64; 17] =
+        [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400];
     let secs = millis / 1000;
     let known = STEPS.into_iter().find(|step| secs / step <= 10);
     1000 * known.unwrap_or_else(|| 86_400 * nice_step(secs / 86_400, &[1, 2, 5], 10, 10))
@@ -284,10 +272,7 @@ mod tests {
 
     #[test]
     fn titles_cannot_break_out_of_the_text() {
-        assert_eq!(
-            escape("<a> & \"b\"\u{0}"),
-            "&lt;a&gt; &amp; &quot;b&quot;\u{fffd}"
-        );
+        assert_eq!(escape("<a> & \"b\"\u{0}"), "&lt;a&gt; &amp; &quot;b&quot;\u{fffd}");
     }
 
     #[test]

@@ -56,11 +56,7 @@ impl World {
         let project = workload.spec.project;
         let ends = matches!(
             workload.phase,
-            Phase::Finished { .. }
-                | Phase::Stopping {
-                    then: AfterStop::Finish(_),
-                    ..
-                }
+            Phase::Finished { .. } | Phase::Stopping { then: AfterStop::Finish(_), .. }
         );
         let delay = workload.spec.grace.min(self.options.stop_delay).max(Span(1));
 
@@ -73,24 +69,14 @@ impl World {
             progress.set_rate(now, tasks);
         }
         let run = progress.run;
-        let new: Vec<u32> = leaving
-            .iter()
-            .copied()
-            .filter(|rank| !progress.stopping.contains(rank))
-            .collect();
+        let new: Vec<u32> =
+            leaving.iter().copied().filter(|rank| !progress.stopping.contains(rank)).collect();
         progress.stopping = leaving.into_iter().collect();
         self.count_gpus(project, counted, gpus);
         self.schedule_end(id);
         for rank in new {
             let late = self.lateness();
-            self.push(
-                now + delay + late,
-                Event::Stopped {
-                    workload: id,
-                    rank,
-                    run,
-                },
-            );
+            self.push(now + delay + late, Event::Stopped { workload: id, rank, run });
         }
     }
 
@@ -116,9 +102,7 @@ impl World {
                     self.must_take(Change::Refused { workload, at });
                 }
             }
-            Event::Stopped {
-                workload, rank, run, ..
-            } => {
+            Event::Stopped { workload, rank, run, .. } => {
                 if self.progress_of(workload).run == run && self.is_leaving(workload, rank) {
                     self.must_take(Change::Stopped { workload, rank, at });
                 }
@@ -131,18 +115,11 @@ impl World {
             Event::Checkpoint { workload, run } => self.on_checkpoint_due(workload, run),
             Event::StartedOnLost { workload, rank } => {
                 let there = self.state.workloads.get(&workload).is_some_and(|found| {
-                    found
-                        .occupied()
-                        .any(|place| place.rank == rank && self.lost.contains_key(&place.node))
+                    found.occupied().any(|place| place.rank == rank && self.lost.contains_key(&place.node))
                 });
                 if there {
                     let outcome = TaskOutcome::Lost;
-                    self.must_take(Change::Ended {
-                        workload,
-                        rank,
-                        outcome,
-                        at,
-                    });
+                    self.must_take(Change::Ended { workload, rank, outcome, at });
                 }
             }
             Event::NodeBack(node) => self.restore_node(node),
@@ -180,21 +157,14 @@ impl World {
     fn on_done(&mut self, workload: WorkloadId) {
         let at = self.now;
         let minimum: Vec<u32> = match self.state.workloads.get(&workload).map(|found| &found.phase) {
-            Some(Phase::Running { tasks, .. }) => tasks
-                .iter()
-                .filter(|task| !task.extra)
-                .map(|task| task.place.rank)
-                .collect(),
+            Some(Phase::Running { tasks, .. }) => {
+                tasks.iter().filter(|task| !task.extra).map(|task| task.place.rank).collect()
+            }
             _ => return,
         };
         for rank in minimum {
             let outcome = TaskOutcome::Succeeded;
-            self.must_take(Change::Ended {
-                workload,
-                rank,
-                outcome,
-                at,
-            });
+            self.must_take(Change::Ended { workload, rank, outcome, at });
         }
     }
 
@@ -237,10 +207,7 @@ impl World {
     }
 
     fn awaits_confirmation(&self, workload: WorkloadId, token: u64) -> bool {
-        let current = self
-            .progress
-            .get(&workload)
-            .is_some_and(|progress| progress.confirm_token == token);
+        let current = self.progress.get(&workload).is_some_and(|progress| progress.confirm_token == token);
         let unconfirmed = self
             .state
             .workloads
@@ -265,9 +232,7 @@ impl World {
 
     /// Work submitted without any runs until it is stopped.
     fn progress_of(&mut self, workload: WorkloadId) -> &mut Progress {
-        self.progress
-            .entry(workload)
-            .or_insert_with(|| Progress::new(Work::default(), 1))
+        self.progress.entry(workload).or_insert_with(|| Progress::new(Work::default(), 1))
     }
 
     fn start_delay(&self) -> Span {
@@ -278,10 +243,6 @@ impl World {
     fn lateness(&mut self) -> Span {
         let faults = &self.options.faults;
         let (late, most) = (faults.late, faults.late_by);
-        if self.random.percent(late) {
-            Span(1 + self.random.below(most.0))
-        } else {
-            Span::ZERO
-        }
+        if self.random.percent(late) { Span(1 + self.random.below(most.0)) } else { Span::ZERO }
     }
 }

@@ -12,10 +12,8 @@ pub fn explain(state: &State, explanation: &Explanation) -> String {
     let mut lines = vec![format!("{name} waits: {}", reason(state, &explanation.reason))];
     if !explanation.holders.is_empty() {
         let shown = explanation.holders.iter().take(HOLDERS_SHOWN).map(|holder| {
-            let (workload, project) = (
-                workload_name(state, holder.workload),
-                project_name(state, holder.project),
-            );
+            let (workload, project) =
+                (workload_name(state, holder.workload), project_name(state, holder.project));
             format!("{workload} ({project}) {}", holder.gpus)
         });
         let mut held: Vec<String> = shown.collect();
@@ -24,10 +22,7 @@ pub fn explain(state: &State, explanation: &Explanation) -> String {
         }
         lines.push(format!("  GPUs it could use are held by: {}", held.join(", ")));
     }
-    lines.push(format!(
-        "  to start it now: {}",
-        remedy(state, &explanation.remedy)
-    ));
+    lines.push(format!("  to start it now: {}", remedy(state, &explanation.remedy)));
     lines.join("\n")
 }
 
@@ -36,45 +31,24 @@ fn reason(state: &State, reason: &WaitReason) -> String {
         WaitReason::Never { most, needed } => {
             format!("even an empty pool has room for {most} of its {needed} tasks only")
         }
-        WaitReason::Limit {
-            account,
-            limit,
-            used,
-            asked,
-        } => {
+        WaitReason::Limit { account, limit, used, asked } => {
             let owner = account_name(state, *account);
             format!("{owner} may have {limit} GPUs at most; it has {used}, and this asks for {asked}")
         }
-        WaitReason::NonPreemptibleQuota {
-            account,
-            quota,
-            used,
-            asked,
-        } => {
+        WaitReason::NonPreemptibleQuota { account, quota, used, asked } => {
             let owner = account_name(state, *account);
             format!(
                 "work that cannot be evicted stays within the quota of {owner}, {quota} GPUs; {used} are in use by such \
                  work, and this asks for {asked}"
             )
         }
-        WaitReason::NoBorrowing {
-            account,
-            quota,
-            used,
-            asked,
-        } => {
+        WaitReason::NoBorrowing { account, quota, used, asked } => {
             let owner = account_name(state, *account);
             format!(
                 "{owner} does not borrow (its weight is 0); it has {used} of its {quota} GPUs, and this asks for {asked}"
             )
         }
-        WaitReason::NoCapacity {
-            fits,
-            needed,
-            within_quota,
-            within_share,
-            verdict,
-        } => {
+        WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict } => {
             let entitled = match (within_quota, within_share) {
                 (true, _) => "it is within quota",
                 (false, true) => "it is above quota and within its fair share",
@@ -87,10 +61,7 @@ fn reason(state: &State, reason: &WaitReason) -> String {
             format!("{room}; {entitled}; {}", verdict_text(*verdict))
         }
         WaitReason::MinimumRun { until } => {
-            format!(
-                "what it needs may be taken when minimum run times end, first at {}",
-                clock(*until)
-            )
+            format!("what it needs may be taken when minimum run times end, first at {}", clock(*until))
         }
         WaitReason::Leaving { workloads } => {
             let who = names(state, workloads.iter().copied());
@@ -122,10 +93,7 @@ fn remedy(state: &State, remedy: &Remedy) -> String {
     match remedy {
         Remedy::End(ids) => format!("end {}", names(state, ids.iter().copied())),
         Remedy::LiftLimits(accounts, ids) => {
-            let owners: Vec<_> = accounts
-                .iter()
-                .map(|account| account_name(state, *account))
-                .collect();
+            let owners: Vec<_> = accounts.iter().map(|account| account_name(state, *account)).collect();
             format!("lift the limit of {}{}", owners.join(", "), and_end(ids))
         }
         Remedy::RaiseQuota(accounts, ids) => {

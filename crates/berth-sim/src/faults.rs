@@ -70,13 +70,10 @@ impl FromStr for Faults {
                 format!("`{part}` is not `all` and has no value; write for example `late=20%`")
             })?;
             let span = || {
-                value
-                    .parse::<Span>()
-                    .map_err(|error| error.to_string())
-                    .and_then(|span| match span {
-                        Span::ZERO => Err(format!("`{key}` must be longer than nothing")),
-                        span => Ok(span),
-                    })
+                value.parse::<Span>().map_err(|error| error.to_string()).and_then(|span| match span {
+                    Span::ZERO => Err(format!("`{key}` must be longer than nothing")),
+                    span => Ok(span),
+                })
             };
             let percent = || {
                 let number = value.strip_suffix('%').unwrap_or(value);
@@ -138,13 +135,8 @@ impl World {
     pub(crate) fn on_fault(&mut self, fault: Fault) {
         match fault {
             Fault::LoseNode => {
-                let present: Vec<NodeId> = self
-                    .state
-                    .nodes
-                    .keys()
-                    .copied()
-                    .filter(|id| !self.lost.contains_key(id))
-                    .collect();
+                let present: Vec<NodeId> =
+                    self.state.nodes.keys().copied().filter(|id| !self.lost.contains_key(id)).collect();
                 if !present.is_empty() {
                     let chosen = present[self.random.below(present.len() as u64) as usize];
                     self.lose_node(chosen);
@@ -171,10 +163,7 @@ impl World {
         if self.lost.contains_key(&id) {
             return;
         }
-        let closed = Node {
-            condition: NodeCondition::Cordoned,
-            ..node.clone()
-        };
+        let closed = Node { condition: NodeCondition::Cordoned, ..node.clone() };
         self.lost.insert(id, LostNode { node, removed: false });
         self.must_take(Change::NodeSet(closed));
         let gone: Vec<(WorkloadId, u32)> = self
@@ -188,12 +177,7 @@ impl World {
             .collect();
         for (workload, rank) in gone {
             let (at, outcome) = (self.now, TaskOutcome::Lost);
-            self.must_take(Change::Ended {
-                workload,
-                rank,
-                outcome,
-                at,
-            });
+            self.must_take(Change::Ended { workload, rank, outcome, at });
         }
     }
 
@@ -215,12 +199,8 @@ impl World {
 
     /// Removes lost nodes that nothing names any more, and says whether there were any.
     pub(crate) fn remove_lost_nodes(&mut self) -> bool {
-        let waiting: Vec<NodeId> = self
-            .lost
-            .iter()
-            .filter(|(_, lost)| !lost.removed)
-            .map(|(id, _)| *id)
-            .collect();
+        let waiting: Vec<NodeId> =
+            self.lost.iter().filter(|(_, lost)| !lost.removed).map(|(id, _)| *id).collect();
         let mut any = false;
         for id in waiting {
             let named = self.state.workloads.values().any(|workload| {
@@ -266,18 +246,12 @@ impl World {
                 return;
             }
         };
-        for (rule, engine) in [
-            ("restart-from-log", &from_log),
-            ("restart-from-state", &from_state),
-        ] {
+        for (rule, engine) in [("restart-from-log", &from_log), ("restart-from-state", &from_state)] {
             let plan = engine.clone().plan(self.now);
             if !plan.actions.is_empty() {
                 self.find(vec![one(rule, format!("it decided anew: {:?}", plan.actions))]);
             } else if plan.wake.filter(|wake: &Time| *wake > self.now) != self.wake {
-                self.find(vec![one(
-                    rule,
-                    format!("it wakes at {:?}, not {:?}", plan.wake, self.wake),
-                )]);
+                self.find(vec![one(rule, format!("it wakes at {:?}, not {:?}", plan.wake, self.wake))]);
             }
         }
         self.engine = from_state;

@@ -14,12 +14,7 @@ pub fn narrate(state: &State, entry: &Entry) -> Option<String> {
     let text = match &entry.change {
         Change::Submitted(workload) => format!("submit {}: {}", named(state, workload.id), asks(workload)),
         Change::Cancelled { workload, .. } => format!("delete {}", named(state, *workload)),
-        Change::Ended {
-            workload,
-            rank,
-            outcome,
-            ..
-        } => {
+        Change::Ended { workload, rank, outcome, .. } => {
             let how = match outcome {
                 TaskOutcome::Succeeded => "done",
                 TaskOutcome::Failed => "failed",
@@ -56,12 +51,7 @@ pub fn narrate(state: &State, entry: &Entry) -> Option<String> {
 fn decided(state: &State, action: &Action) -> String {
     let who = named(state, action.workload());
     match action {
-        Action::Start {
-            places,
-            basis,
-            passing,
-            ..
-        } => {
+        Action::Start { places, basis, passing, .. } => {
             let passing = if *passing { ", passing a reservation" } else { "" };
             let places = places_text(state, places.iter());
             format!("start {who} on {places}: {}{passing}", basis_text(*basis))
@@ -70,9 +60,7 @@ fn decided(state: &State, action: &Action) -> String {
             let places = places_text(state, places.iter());
             format!("hold {places} for {who}: {}", basis_text(*basis))
         }
-        Action::Evict {
-            winner, rule, lost, ..
-        } => {
+        Action::Evict { winner, rule, lost, .. } => {
             let rule = match rule {
                 EvictRule::QuotaReclaim => "quota reclaim",
                 EvictRule::ShareReclaim => "share reclaim",
@@ -82,9 +70,7 @@ fn decided(state: &State, action: &Action) -> String {
             let winner = workload_name(state, *winner);
             format!("evict {who} for {winner}: {rule}, lost {}", gpu_hours(*lost))
         }
-        Action::Move {
-            places, winner, lost, ..
-        } => {
+        Action::Move { places, winner, lost, .. } => {
             let places = places_text(state, places.iter());
             match winner {
                 Some(winner) => {
@@ -96,11 +82,7 @@ fn decided(state: &State, action: &Action) -> String {
         }
         Action::Grow { places, .. } => format!("grow {who} by {}", places_text(state, places.iter())),
         Action::Shrink { ranks, winner, .. } => {
-            format!(
-                "shrink {who} by {} for {}",
-                ranks.len(),
-                workload_name(state, *winner)
-            )
+            format!("shrink {who} by {} for {}", ranks.len(), workload_name(state, *winner))
         }
         Action::Stop { reason, .. } => {
             let reason = match reason {
@@ -126,11 +108,7 @@ fn basis_text(basis: StartBasis) -> &'static str {
 
 fn named(state: &State, id: WorkloadId) -> String {
     match state.workloads.get(&id) {
-        Some(workload) => format!(
-            "{} ({})",
-            workload.spec.name,
-            project_name(state, workload.spec.project)
-        ),
+        Some(workload) => format!("{} ({})", workload.spec.name, project_name(state, workload.spec.project)),
         None => workload_name(state, id),
     }
 }
@@ -165,8 +143,5 @@ pub fn gpu_hours(millis: u128) -> String {
 
 /// Whether a workload is waiting, so that there is something to explain.
 pub fn waits(workload: &Workload) -> bool {
-    matches!(
-        workload.phase,
-        Phase::Queued { .. } | Phase::Held { .. } | Phase::Stopping { .. }
-    )
+    matches!(workload.phase, Phase::Queued { .. } | Phase::Held { .. } | Phase::Stopping { .. })
 }

@@ -67,23 +67,17 @@ pub fn standing_text(workload: &Workload) -> String {
 fn specific(workload: &Workload) -> Standing {
     match workload.phase {
         Phase::Queued { reservation: Some(_) } => Standing::Reserved,
-        Phase::Queued { .. }
-        | Phase::Stopping {
-            then: AfterStop::Requeue,
-            ..
-        } => Standing::Queued,
+        Phase::Queued { .. } | Phase::Stopping { then: AfterStop::Requeue, .. } => Standing::Queued,
         Phase::Held { .. } => Standing::Held,
         Phase::Running { .. } => Standing::Running,
-        Phase::Finished { outcome, .. }
-        | Phase::Stopping {
-            then: AfterStop::Finish(outcome),
-            ..
-        } => match outcome {
-            Outcome::Succeeded => Standing::Succeeded,
-            Outcome::Failed => Standing::Failed,
-            Outcome::Cancelled => Standing::Cancelled,
-            Outcome::TimedOut => Standing::TimedOut,
-        },
+        Phase::Finished { outcome, .. } | Phase::Stopping { then: AfterStop::Finish(outcome), .. } => {
+            match outcome {
+                Outcome::Succeeded => Standing::Succeeded,
+                Outcome::Failed => Standing::Failed,
+                Outcome::Cancelled => Standing::Cancelled,
+                Outcome::TimedOut => Standing::TimedOut,
+            }
+        }
     }
 }
 
@@ -101,11 +95,7 @@ pub fn standing_of(state: &State, project: Option<ProjectId>, standing: Standing
 /// Names of workloads, or `none`.
 pub fn names(state: &State, ids: impl IntoIterator<Item = WorkloadId>) -> String {
     let names: Vec<_> = ids.into_iter().map(|id| workload_name(state, id)).collect();
-    if names.is_empty() {
-        "none".into()
-    } else {
-        names.join(",")
-    }
+    if names.is_empty() { "none".into() } else { names.join(",") }
 }
 
 /// The name of a workload.
@@ -143,11 +133,8 @@ pub fn project_gpus(state: &State, project: ProjectId) -> Gpus {
 
 /// GPUs a project is guaranteed, in all pools together.
 pub fn project_quota(state: &State, project: ProjectId) -> Gpus {
-    let entitlements = state
-        .projects
-        .get(&project)
-        .into_iter()
-        .flat_map(|project| project.entitlements.values());
+    let entitlements =
+        state.projects.get(&project).into_iter().flat_map(|project| project.entitlements.values());
     entitlements.filter_map(|entitlement| entitlement.quota).sum()
 }
 
@@ -155,29 +142,19 @@ pub fn project_quota(state: &State, project: ProjectId) -> Gpus {
 pub fn fair_share(world: &World, project: ProjectId) -> Option<Gpus> {
     let pools: BTreeSet<_> = world.state().nodes.values().map(|node| node.pool()).collect();
     let shares = pools.iter().flat_map(|pool| world.engine().fair_shares(pool));
-    let own: Vec<Gpus> = shares
-        .filter(|(account, _)| *account == Account::Project(project))
-        .map(|(_, share)| share)
-        .collect();
+    let own: Vec<Gpus> =
+        shares.filter(|(account, _)| *account == Account::Project(project)).map(|(_, share)| share).collect();
     (!own.is_empty()).then(|| own.into_iter().sum())
 }
 
 /// All GPUs.
 pub fn all_gpus(state: &State) -> Gpus {
-    state
-        .nodes
-        .values()
-        .map(|node| Gpus::whole(node.devices.len() as u64))
-        .sum()
+    state.nodes.values().map(|node| Gpus::whole(node.devices.len() as u64)).sum()
 }
 
 /// GPUs nobody was given.
 pub fn free_gpus(state: &State) -> Gpus {
-    let given: Gpus = state
-        .workloads
-        .values()
-        .flat_map(|workload| workload.places().map(Place::gpus))
-        .sum();
+    let given: Gpus = state.workloads.values().flat_map(|workload| workload.places().map(Place::gpus)).sum();
     all_gpus(state).saturating_sub(given)
 }
 
@@ -209,11 +186,7 @@ pub fn places_text<'a>(state: &State, places: impl Iterator<Item = &'a Place>) -
                     share => format!("{}({share})", taken.device),
                 })
                 .collect();
-            if devices.is_empty() {
-                node
-            } else {
-                format!("{node}:{}", devices.join(","))
-            }
+            if devices.is_empty() { node } else { format!("{node}:{}", devices.join(",")) }
         })
         .collect();
     texts.join(" ")
@@ -340,10 +313,8 @@ impl Snapshot {
             rows[0].push("HELD");
         }
         rows[0].push("QUEUED");
-        let mut rows: Vec<Vec<String>> = rows
-            .into_iter()
-            .map(|row| row.into_iter().map(String::from).collect())
-            .collect();
+        let mut rows: Vec<Vec<String>> =
+            rows.into_iter().map(|row| row.into_iter().map(String::from).collect()).collect();
         let listed = |names: &[String]| match names {
             [] => "-".to_string(),
             names => names.join(" "),
@@ -373,27 +344,15 @@ impl Snapshot {
 
     /// The unfinished workloads as a table.
     pub fn workload_table(&self) -> String {
-        let mut rows = vec![
-            ["WORKLOAD", "PROJECT", "STATE", "GPUS", "WHERE"]
-                .map(String::from)
-                .to_vec(),
-        ];
+        let mut rows = vec![["WORKLOAD", "PROJECT", "STATE", "GPUS", "WHERE"].map(String::from).to_vec()];
         let unfinished = ["queued", "reserved", "held", "running"];
-        for row in self
-            .workloads
-            .iter()
-            .filter(|row| unfinished.contains(&row.standing.as_str()))
-        {
+        for row in self.workloads.iter().filter(|row| unfinished.contains(&row.standing.as_str())) {
             rows.push(vec![
                 row.name.clone(),
                 row.project.clone(),
                 row.standing.clone(),
                 row.gpus.to_string(),
-                if row.places.is_empty() {
-                    "-".into()
-                } else {
-                    row.places.clone()
-                },
+                if row.places.is_empty() { "-".into() } else { row.places.clone() },
             ]);
         }
         align(&rows)
@@ -410,11 +369,8 @@ pub fn align(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }

@@ -48,10 +48,7 @@ pub(crate) fn on_quiet(engine: &Engine, from: Time, until: Time) -> Vec<Broken> 
     if plan.actions.is_empty() {
         Vec::new()
     } else {
-        vec![one(
-            "wake",
-            format!("at {middle:?}, unannounced: {:?}", plan.actions),
-        )]
+        vec![one("wake", format!("at {middle:?}, unannounced: {:?}", plan.actions))]
     }
 }
 
@@ -61,8 +58,5 @@ pub(crate) fn one(rule: &str, text: impl Into<String>) -> Broken {
 }
 
 fn broken(findings: Vec<Finding>) -> Vec<Broken> {
-    findings
-        .into_iter()
-        .map(|finding| (format!("{:?}", finding.rule), finding.text))
-        .collect()
+    findings.into_iter().map(|finding| (format!("{:?}", finding.rule), finding.text)).collect()
 }

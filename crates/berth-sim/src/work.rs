@@ -122,13 +122,7 @@ mod tests {
     use super::*;
 
     fn progress(checkpoints: Checkpoints) -> Progress {
-        Progress::new(
-            Work {
-                runs: Some(Span::secs(100)),
-                checkpoints,
-            },
-            2,
-        )
+        Progress::new(Work { runs: Some(Span::secs(100)), checkpoints }, 2)
     }
 
     #[test]
@@ -142,11 +136,9 @@ mod tests {
 
     #[test]
     fn an_interruption_keeps_what_the_checkpoints_kept() {
-        for (checkpoints, left) in [
-            (Checkpoints::Perfect, 40),
-            (Checkpoints::Every(Span::secs(50)), 50),
-            (Checkpoints::Never, 100),
-        ] {
+        for (checkpoints, left) in
+            [(Checkpoints::Perfect, 40), (Checkpoints::Every(Span::secs(50)), 50), (Checkpoints::Never, 100)]
+        {
             let mut progress = progress(checkpoints);
             progress.set_rate(Time(0), 2);
             if matches!(checkpoints, Checkpoints::Every(_)) {
@@ -154,11 +146,7 @@ mod tests {
             }
             progress.interrupt(Time(60_000));
             progress.set_rate(Time(70_000), 2);
-            assert_eq!(
-                progress.end(),
-                Some(Time(70_000) + Span::secs(left)),
-                "{checkpoints:?}"
-            );
+            assert_eq!(progress.end(), Some(Time(70_000) + Span::secs(left)), "{checkpoints:?}");
         }
     }
 }

@@ -64,11 +64,7 @@ pub(crate) enum Event {
     /// A start fails.
     Refuse { workload: WorkloadId, run: u64 },
     /// A leaving task is gone.
-    Stopped {
-        workload: WorkloadId,
-        rank: u32,
-        run: u64,
-    },
+    Stopped { workload: WorkloadId, rank: u32, run: u64 },
     /// The work is done.
     Done { workload: WorkloadId, token: u64 },
     /// A regular checkpoint is due.
@@ -299,17 +295,11 @@ impl World {
                 self.find(vec![one("decision-applies", format!("{change:?}: {error}"))]);
                 continue;
             }
-            self.log.push(Entry {
-                at,
-                change: change.clone(),
-            });
+            self.log.push(Entry { at, change: change.clone() });
             self.on_decided(&change);
         }
         if let Some(wake) = wake.filter(|wake| *wake <= self.now) {
-            self.find(vec![one(
-                "wake-is-ahead",
-                format!("woken at {wake:?}, which has passed"),
-            )]);
+            self.find(vec![one("wake-is-ahead", format!("woken at {wake:?}, which has passed"))]);
         }
         self.wake = wake.filter(|wake| *wake > self.now);
         for project in std::mem::take(&mut self.touched) {

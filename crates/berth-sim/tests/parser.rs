@@ -8,9 +8,7 @@ fn transcript(lines: &str) -> String {
     match Scenario::parse("t.berth", &text) {
         Ok(scenario) => {
             let warnings = scenario.warnings.iter();
-            let texts: Vec<_> = warnings
-                .map(|warning| format!("warning: {}", warning.text))
-                .collect();
+            let texts: Vec<_> = warnings.map(|warning| format!("warning: {}", warning.text)).collect();
             texts.join("\n")
         }
         Err(problems) => problems.to_string(),
@@ -25,31 +23,16 @@ macro_rules! told {
 
 #[test]
 fn misspelt_words_are_answered_with_the_nearest_known_one() {
-    told!(
-        "submitt a -p team-a",
-        "t.berth:4: unknown word `submitt`; did you mean `submit`?"
-    );
-    told!(
-        "submit a -p team-aa",
-        "t.berth:4: there is no project `team-aa`; did you mean `team-a`?"
-    );
+    told!("submitt a -p team-a", "t.berth:4: unknown word `submitt`; did you mean `submit`?");
+    told!("submit a -p team-aa", "t.berth:4: there is no project `team-aa`; did you mean `team-a`?");
     told!(
         "submit a -p team-a --gpu-memry 4Gi",
         "t.berth:4: unknown flag `--gpu-memry`; did you mean `--gpu-memory`?\n\
          t.berth:4: unknown flag `4Gi`; the flags are listed in docs/scenarios.md"
     );
-    told!(
-        "project x quotta=4",
-        "t.berth:4: unknown setting `quotta`; did you mean `quota`?"
-    );
-    told!(
-        "cordon nod1",
-        "t.berth:4: there is no node `nod1`; did you mean `node1`?"
-    );
-    told!(
-        "nodes 2 x dgx3",
-        "t.berth:4: unknown kind of node `dgx3`; did you mean `dgx1`?"
-    );
+    told!("project x quotta=4", "t.berth:4: unknown setting `quotta`; did you mean `quota`?");
+    told!("cordon nod1", "t.berth:4: there is no node `nod1`; did you mean `node1`?");
+    told!("nodes 2 x dgx3", "t.berth:4: unknown kind of node `dgx3`; did you mean `dgx1`?");
     told!(
         "submit job-1 -p team-a\nexpect jobb-1 running",
         "t.berth:5: nothing is called `jobb-1` so far; did you mean `job-1`?"
@@ -63,14 +46,8 @@ fn misspelt_words_are_answered_with_the_nearest_known_one() {
 
 #[test]
 fn amounts_that_are_none_are_refused() {
-    told!(
-        "submit a -p team-a -g 0",
-        "t.berth:4: -g: `0` is nothing; expected more than zero"
-    );
-    told!(
-        "submit a -p team-a -g -1",
-        "t.berth:4: -g: `-1` is negative; expected an amount of zero or more"
-    );
+    told!("submit a -p team-a -g 0", "t.berth:4: -g: `0` is nothing; expected more than zero");
+    told!("submit a -p team-a -g -1", "t.berth:4: -g: `-1` is negative; expected an amount of zero or more");
     told!(
         "submit a -p team-a -g 1.5",
         "t.berth:4: -g: 1.5 is neither whole nor below 1; expected for example 2, or `-g 0.5 --devices 3`"
@@ -83,30 +60,15 @@ fn amounts_that_are_none_are_refused() {
         "submit a -p team-a -g two",
         "t.berth:4: -g: `two` is not a number; write for example `2` or `0.5`"
     );
-    told!(
-        "submit a -p team-a -g 0.1234567",
-        "t.berth:4: -g: `0.1234567` has more than 6 decimals"
-    );
+    told!("submit a -p team-a -g 0.1234567", "t.berth:4: -g: `0.1234567` has more than 6 decimals");
     told!(
         "submit a -p team-a --gpu-memory 4Q",
         "t.berth:4: --gpu-memory: `4Q` has an unknown unit; expected one of Ki, Mi, Gi, Ti, K, M, G, T"
     );
-    told!(
-        "project x quota=-4",
-        "t.berth:4: quota: `-4` is negative; expected an amount of zero or more"
-    );
-    told!(
-        "wait 10",
-        "t.berth:4: wait: `10` has an unknown unit; expected one of ms, s, m, h, d"
-    );
-    told!(
-        "wait 99999d",
-        "t.berth:4: wait: `99999d` is too long; expected at most ten years"
-    );
-    told!(
-        "submit a -p team-a -g 1 --runs 0s",
-        "t.berth:4: --runs: `0s` is nothing; expected more than zero"
-    );
+    told!("project x quota=-4", "t.berth:4: quota: `-4` is negative; expected an amount of zero or more");
+    told!("wait 10", "t.berth:4: wait: `10` has an unknown unit; expected one of ms, s, m, h, d");
+    told!("wait 99999d", "t.berth:4: wait: `99999d` is too long; expected at most ten years");
+    told!("submit a -p team-a -g 1 --runs 0s", "t.berth:4: --runs: `0s` is nothing; expected more than zero");
 }
 
 #[test]
@@ -127,18 +89,12 @@ fn names_are_given_once_and_are_names() {
         "project team-a",
         "t.berth:4: there is a project `team-a` already; write `set project team-a` to change it"
     );
-    told!(
-        "node node1",
-        "t.berth:4: there is a node `node1` already; names are given once"
-    );
+    told!("node node1", "t.berth:4: there is a node `node1` already; names are given once");
     told!(
         "submit a -p team-a\nsubmit a -p team-b",
         "t.berth:5: there is a workload `a` already; names are given once"
     );
-    told!(
-        "project free",
-        "t.berth:4: `free` is a word of the language and cannot name a project"
-    );
+    told!("project free", "t.berth:4: `free` is a word of the language and cannot name a project");
     told!(
         "submit 9to5 -p team-a",
         "t.berth:4: `9to5` cannot name a workload; expected a letter, then letters, digits, `-`, `_` or `.`, at most 63 in all"
@@ -147,10 +103,7 @@ fn names_are_given_once_and_are_names() {
 
 #[test]
 fn departments_cannot_contain_themselves() {
-    told!(
-        "department x parent=x",
-        "t.berth:4: department `x` would be part of itself"
-    );
+    told!("department x parent=x", "t.berth:4: department `x` would be part of itself");
     told!(
         "department x\ndepartment y parent=x\nset department x parent=y",
         "t.berth:6: department `x` would be part of itself, because `y` is part of it"
@@ -175,22 +128,13 @@ fn contradictions_are_named() {
         "submit a -p team-a --model V100",
         "t.berth:4: `--model` names a GPU model, but no GPU is asked for; expected `-g` or `--gpu-memory`"
     );
-    told!(
-        "submit a -g 1",
-        "t.berth:4: no project is named; expected `-p PROJECT`"
-    );
+    told!("submit a -g 1", "t.berth:4: no project is named; expected `-p PROJECT`");
     told!(
         "submit a -p team-a\ndelete -p team-b a",
         "t.berth:5: workload `a` belongs to another project than the one after `-p`"
     );
-    told!(
-        "project x quota=1 quota=2",
-        "t.berth:4: quota: given 2 times; expected it once"
-    );
-    told!(
-        "title \"open",
-        "t.berth:4: a quote is not closed; expected a second `\"`"
-    );
+    told!("project x quota=1 quota=2", "t.berth:4: quota: given 2 times; expected it once");
+    told!("title \"open", "t.berth:4: a quote is not closed; expected a second `\"`");
     told!(
         "submit a -p team-a\npolicy moves=off",
         "t.berth:5: `policy` holds for the whole scenario; expected it before the first submit"
@@ -211,10 +155,7 @@ fn every_mistake_of_a_file_is_shown_at_once() {
 
 #[test]
 fn promises_that_cannot_be_kept_are_warned_of() {
-    told!(
-        "project x quota=20",
-        "warning: the quotas in pool default add up to 26 GPUs; its nodes have 16"
-    );
+    told!("project x quota=20", "warning: the quotas in pool default add up to 26 GPUs; its nodes have 16");
     told!(
         "node h gpus=2 label.kind=h\nproject x quota=4 train-on=kind:h",
         "warning: project x has a quota of 4 GPUs; the nodes its training may use have 2"
@@ -223,16 +164,10 @@ fn promises_that_cannot_be_kept_are_warned_of() {
         "department d quota=2\nproject x department=d quota=3",
         "warning: the projects of department d have quotas of 3 GPUs; its own is 2, and holds"
     );
-    told!(
-        "submit a -p team-a -g 1 --pool fast",
-        "warning: no node is in pool fast, so a can never start"
-    );
+    told!("submit a -p team-a -g 1 --pool fast", "warning: no node is in pool fast, so a can never start");
 }
 
 #[test]
 fn a_pasted_command_of_the_report_is_understood() {
-    told!(
-        "submit a-1-1-jupyter -i jupyter/base-notebook -g 1 --interactive -p team-a",
-        ""
-    );
+    told!("submit a-1-1-jupyter -i jupyter/base-notebook -g 1 --interactive -p team-a", "");
 }

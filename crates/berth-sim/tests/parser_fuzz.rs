@@ -40,10 +40,7 @@ fn scenarios() -> Vec<String> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "berth"))
         .collect();
     paths.sort();
-    paths
-        .iter()
-        .map(|path| std::fs::read_to_string(path).expect("readable"))
-        .collect()
+    paths.iter().map(|path| std::fs::read_to_string(path).expect("readable")).collect()
 }
 
 fn mutate(text: &str, random: &mut SplitMix64) -> String {
@@ -107,8 +104,5 @@ fn no_text_makes_the_parser_panic() {
         }
     }
     // A fuzzer that breaks nothing, or everything, tests nothing.
-    assert!(
-        (CASES / 10..CASES * 99 / 100).contains(&refused),
-        "{refused} of {CASES} were refused"
-    );
+    assert!((CASES / 10..CASES * 99 / 100).contains(&refused), "{refused} of {CASES} were refused");
 }

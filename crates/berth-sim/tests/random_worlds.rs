@@ -25,11 +25,7 @@ impl Dice {
 
     /// The text with so many chances in a hundred, else nothing.
     fn maybe(&mut self, chances: u8, text: impl FnOnce(&mut Self) -> String) -> String {
-        if self.0.percent(chances) {
-            format!(" {}", text(self))
-        } else {
-            String::new()
-        }
+        if self.0.percent(chances) { format!(" {}", text(self)) } else { String::new() }
     }
 }
 
@@ -51,11 +47,7 @@ fn generate(seed: u64) -> Vec<String> {
         let quota = dice.maybe(60, |dice| format!("quota={}", dice.between(0, 6)));
         let limit = dice.maybe(20, |dice| format!("limit={}", dice.between(3, 8)));
         let rank = dice.maybe(30, |dice| format!("rank={}", dice.between(0, 1)));
-        let parent = if department > 0 {
-            dice.maybe(30, |_| "parent=d0".into())
-        } else {
-            String::new()
-        };
+        let parent = if department > 0 { dice.maybe(30, |_| "parent=d0".into()) } else { String::new() };
         lines.push(format!("department d{department}{quota}{limit}{rank}{parent}"));
     }
     let projects = dice.between(1, 4);
@@ -79,10 +71,7 @@ fn generate(seed: u64) -> Vec<String> {
     for workload in 0..dice.between(4, 22) {
         lines.push(submit(dice, workload, projects));
         match dice.between(0, 9) {
-            0..=4 => lines.push(format!(
-                "wait {}",
-                dice.pick(&["0s", "1s", "3s", "10s", "30s", "90s"])
-            )),
+            0..=4 => lines.push(format!("wait {}", dice.pick(&["0s", "1s", "3s", "10s", "30s", "90s"]))),
             5 => {
                 let (project, quota) = (dice.between(0, projects - 1), dice.between(0, 4));
                 lines.push(format!("set project p{project} quota={quota}"));
@@ -116,30 +105,16 @@ fn submit(dice: &mut Dice, workload: u64, projects: u64) -> String {
     ]);
     let flags = [
         dice.maybe(30, |dice| {
-            dice.pick(&[
-                "--interactive",
-                "--interactive",
-                "--inference",
-                "--non-preemptible",
-            ])
-            .into()
+            dice.pick(&["--interactive", "--interactive", "--inference", "--non-preemptible"]).into()
         }),
-        dice.maybe(20, |dice| {
-            format!("--priority {}", dice.pick(&["10", "60", "80"]))
-        }),
+        dice.maybe(20, |dice| format!("--priority {}", dice.pick(&["10", "60", "80"]))),
         dice.maybe(70, |dice| format!("--runs {}s", dice.between(5, 300))),
         dice.maybe(15, |dice| format!("--max-run {}s", dice.between(10, 200))),
-        if shape.is_empty() {
-            String::new()
-        } else {
-            dice.maybe(10, |_| "--model A100".into())
-        },
+        if shape.is_empty() { String::new() } else { dice.maybe(10, |_| "--model A100".into()) },
         dice.maybe(10, |_| "--topology required:rack".into()),
         dice.maybe(10, |_| "--spread".into()),
         dice.maybe(30, |dice| format!("--cpu {}", dice.between(1, 6))),
-        dice.maybe(60, |dice| {
-            format!("--checkpoints {}", dice.pick(&["never", "20s"]))
-        }),
+        dice.maybe(60, |dice| format!("--checkpoints {}", dice.pick(&["never", "20s"]))),
     ];
     format!("submit j{workload} -p p{project} {shape}{}", flags.concat())
 }
@@ -149,17 +124,9 @@ fn broken(lines: &[String], seed: u64, faults: &Faults) -> Vec<(String, String)>
     let Ok(scenario) = Scenario::parse("random.berth", &lines.join("\n")) else {
         return Vec::new();
     };
-    let options = RunOptions {
-        seed,
-        verify: true,
-        faults: faults.clone(),
-        explain: false,
-    };
+    let options = RunOptions { seed, verify: true, faults: faults.clone(), explain: false };
     let run = run(&scenario, &options);
-    run.findings()
-        .iter()
-        .map(|found| (found.rule.clone(), found.text.clone()))
-        .collect()
+    run.findings().iter().map(|found| (found.rule.clone(), found.text.clone())).collect()
 }
 
 /// Leaves out lines as long as the same rule is still broken.
@@ -192,10 +159,7 @@ fn check(seeds: std::ops::Range<u64>, faults: &Faults) {
         if reports.len() < REPORTED {
             let lines = shrink(lines, &rule, seed, faults);
             let seen = broken(&lines, seed, faults);
-            let text = seen
-                .into_iter()
-                .find(|(other, _)| *other == rule)
-                .map(|(_, text)| text);
+            let text = seen.into_iter().find(|(other, _)| *other == rule).map(|(_, text)| text);
             reports.push(format!(
                 "seed {seed} breaks {rule}: {}\n{}\n",
                 text.unwrap_or_default(),
@@ -203,11 +167,7 @@ fn check(seeds: std::ops::Range<u64>, faults: &Faults) {
             ));
         }
     }
-    assert!(
-        failures == 0,
-        "{failures} seeds break a rule\n\n{}",
-        reports.join("\n")
-    );
+    assert!(failures == 0, "{failures} seeds break a rule\n\n{}", reports.join("\n"));
 }
 
 #[test]

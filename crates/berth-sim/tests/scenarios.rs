@@ -10,15 +10,9 @@ fn folder() -> PathBuf {
 fn problems_of(file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder().join(file)).expect("the scenario is there");
     let scenario = Scenario::parse(file, &text).expect("the scenario can be read");
-    let options = RunOptions {
-        verify: true,
-        ..RunOptions::default()
-    };
+    let options = RunOptions { verify: true, ..RunOptions::default() };
     let run = run(&scenario, &options);
-    let unmet = run
-        .unmet
-        .iter()
-        .map(|problem| format!("{file}:{}: {}", problem.line, problem.text));
+    let unmet = run.unmet.iter().map(|problem| format!("{file}:{}: {}", problem.line, problem.text));
     let findings = run.findings().iter();
     unmet
         .chain(findings.map(|found| format!("{file}: {} at {:?}: {}", found.rule, found.at, found.text)))
@@ -34,13 +28,7 @@ fn the_report_s_own_scenario_holds() {
 fn every_scenario_holds() {
     let mut files: Vec<String> = std::fs::read_dir(folder())
         .expect("the folder is there")
-        .map(|entry| {
-            entry
-                .expect("readable")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
+        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
         .filter(|name| name.ends_with(".berth"))
         .collect();
     files.sort();

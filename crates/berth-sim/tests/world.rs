@@ -41,21 +41,12 @@ fn busy(seed: u64) -> String {
 
 fn run_busy(seed: u64, faults: Faults) -> Run {
     let scenario = Scenario::parse("busy.berth", &busy(seed)).expect("readable");
-    let options = RunOptions {
-        seed,
-        verify: true,
-        faults,
-        explain: false,
-    };
+    let options = RunOptions { seed, verify: true, faults, explain: false };
     run(&scenario, &options)
 }
 
 fn texts(found: &[Found]) -> Vec<String> {
-    found
-        .iter()
-        .take(3)
-        .map(|found| format!("{} at {:?}: {}", found.rule, found.at, found.text))
-        .collect()
+    found.iter().take(3).map(|found| format!("{} at {:?}: {}", found.rule, found.at, found.text)).collect()
 }
 
 #[test]
@@ -72,13 +63,8 @@ fn all_work_is_done_and_no_rule_is_broken_without_faults() {
     for seed in 0..10 {
         let run = run_busy(seed, Faults::default());
         assert_eq!(texts(run.findings()), Vec::<String>::new(), "seed {seed}");
-        let left: Vec<_> = run
-            .world
-            .state()
-            .workloads
-            .values()
-            .filter(|found| !found.is_finished())
-            .collect();
+        let left: Vec<_> =
+            run.world.state().workloads.values().filter(|found| !found.is_finished()).collect();
         assert!(left.is_empty(), "seed {seed}: {left:?}");
     }
 }
@@ -99,18 +85,8 @@ fn an_interrupted_workload_takes_up_its_work_where_the_checkpoint_left_it() {
     let scenario = Scenario::parse("resume.berth", text).expect("readable");
     let run = run(&scenario, &RunOptions::default());
     assert_eq!(run.unmet, []);
-    let slow = *run
-        .world
-        .state()
-        .workloads
-        .keys()
-        .next()
-        .expect("it was submitted");
-    assert_eq!(
-        run.world.wasted(slow) / 1000,
-        60,
-        "one minute since the checkpoint at four"
-    );
+    let slow = *run.world.state().workloads.keys().next().expect("it was submitted");
+    assert_eq!(run.world.wasted(slow) / 1000, 60, "one minute since the checkpoint at four");
 }
 
 #[test]
@@ -119,10 +95,7 @@ fn a_lost_node_comes_back_and_its_work_with_it() {
                 lose node1\nwait 5s\nexpect running 1\nexpect queued 1\nrestart\nrestore node1\nwait 5s\nexpect running 2\n\
                 fail one\nwait 5s\nexpect one failed\n";
     let scenario = Scenario::parse("lost.berth", text).expect("readable");
-    let options = RunOptions {
-        verify: true,
-        ..RunOptions::default()
-    };
+    let options = RunOptions { verify: true, ..RunOptions::default() };
     let run = run(&scenario, &options);
     assert_eq!(run.unmet, []);
     assert_eq!(texts(run.findings()), Vec::<String>::new());

@@ -200,16 +200,8 @@ impl FromStr for Bytes {
             .find(|(unit, _)| bare.ends_with(unit))
             .expect("the empty unit ends every text");
         let number = &bare[..bare.len() - unit.len()];
-        if unit.is_empty()
-            && number
-                .chars()
-                .last()
-                .is_some_and(|last| last.is_ascii_alphabetic())
-        {
-            return Err(AmountError::UnknownUnit(
-                text.into(),
-                "Ki, Mi, Gi, Ti, K, M, G, T",
-            ));
+        if unit.is_empty() && number.chars().last().is_some_and(|last| last.is_ascii_alphabetic()) {
+            return Err(AmountError::UnknownUnit(text.into(), "Ki, Mi, Gi, Ti, K, M, G, T"));
         }
         let millionths = parse_decimal(number, 6, u64::MAX / 2)?;
         let bytes = u128::from(millionths) * u128::from(scale) / 1_000_000;
@@ -222,15 +214,10 @@ impl FromStr for Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, scale) = [
-            ("TiB", 1u64 << 40),
-            ("GiB", 1 << 30),
-            ("MiB", 1 << 20),
-            ("KiB", 1 << 10),
-        ]
-        .into_iter()
-        .find(|(_, scale)| self.0 >= *scale && self.0.is_multiple_of(*scale))
-        .unwrap_or(("B", 1));
+        let (unit, scale) = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
+            .into_iter()
+            .find(|(_, scale)| self.0 >= *scale && self.0.is_multiple_of(*scale))
+            .unwrap_or(("B", 1));
         f.pad(&format!("{} {unit}", self.0 / scale))
     }
 }
@@ -256,21 +243,13 @@ impl Span {
 impl FromStr for Span {
     type Err = AmountError;
     fn from_str(text: &str) -> Result<Self, AmountError> {
-        let units = [
-            ("ms", 1u64),
-            ("s", 1000),
-            ("m", 60_000),
-            ("h", 3_600_000),
-            ("d", 86_400_000),
-        ];
+        let units = [("ms", 1u64), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
         let Some((unit, scale)) = units.into_iter().find(|(unit, _)| text.ends_with(unit)) else {
             return Err(AmountError::UnknownUnit(text.into(), "ms, s, m, h, d"));
         };
         let millionths = parse_decimal(&text[..text.len() - unit.len()], 6, u64::MAX / 2)?;
         let millis = u128::from(millionths) * u128::from(scale) / 1_000_000;
-        u64::try_from(millis)
-            .map(Self)
-            .map_err(|_| AmountError::TooLarge(text.into(), u64::MAX))
+        u64::try_from(millis).map(Self).map_err(|_| AmountError::TooLarge(text.into(), u64::MAX))
     }
 }
 
@@ -335,11 +314,7 @@ impl Share {
 
     /// A share of so many millionths; nothing above one or equal to zero is a share.
     pub const fn from_millionths(millionths: u32) -> Option<Self> {
-        if millionths == 0 || millionths > Self::WHOLE.0 {
-            None
-        } else {
-            Some(Self(millionths))
-        }
+        if millionths == 0 || millionths > Self::WHOLE.0 { None } else { Some(Self(millionths)) }
     }
 
     /// The smallest share of a device of `device` bytes that holds `bytes`, or none if the device is too small.

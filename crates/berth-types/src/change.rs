@@ -167,15 +167,9 @@ impl Workload {
                 _ => Err(self.wrong_phase("confirmed")),
             },
             Change::Stopped { rank, at, .. } => self.on_stopped(*rank, *at),
-            Change::Ended {
-                rank, outcome, at, ..
-            } => self.on_task_ended(*rank, *outcome, *at),
+            Change::Ended { rank, outcome, at, .. } => self.on_task_ended(*rank, *outcome, *at),
             Change::Refused { at, .. } => match &self.phase {
-                Phase::Running {
-                    leaving,
-                    confirmed: false,
-                    ..
-                } => {
+                Phase::Running { leaving, confirmed: false, .. } => {
                     let leaving = leaving.clone();
                     self.requeue_or_stop(leaving, AfterStop::Requeue, *at);
                     Ok(())
@@ -203,23 +197,14 @@ impl Workload {
             (Action::Start { places, passing, .. }, Phase::Queued { .. }) => {
                 self.start(places.clone(), Vec::new(), *passing, at);
             }
-            (
-                Action::Start { places, passing, .. },
-                Phase::Held {
-                    places: held,
-                    leaving,
-                },
-            ) => {
+            (Action::Start { places, passing, .. }, Phase::Held { places: held, leaving }) => {
                 if !leaving.is_empty() || places != held {
                     return Err(self.wrong_phase("started before its place is free"));
                 }
                 self.start(places.clone(), Vec::new(), *passing, at);
             }
             (Action::Hold { places, .. }, Phase::Queued { .. }) => {
-                self.phase = Phase::Held {
-                    places: places.clone(),
-                    leaving: Vec::new(),
-                };
+                self.phase = Phase::Held { places: places.clone(), leaving: Vec::new() };
             }
             (Action::Evict { .. }, Phase::Running { tasks, leaving, .. }) => {
                 let mut leaving = std::mem::take(leaving);
@@ -237,36 +222,26 @@ impl Workload {
                 leaving.extend(tasks.drain(..).map(|task| task.place));
                 self.evicted = Some(at);
                 self.idle_since = None;
-                self.phase = Phase::Held {
-                    places: places.clone(),
-                    leaving,
-                };
+                self.phase = Phase::Held { places: places.clone(), leaving };
             }
             (Action::Move { places, .. }, Phase::Stopping { leaving, then: AfterStop::Requeue }) => {
                 let leaving = std::mem::take(leaving);
                 self.phase = Phase::Held { places: places.clone(), leaving };
             }
             (Action::Grow { places, .. }, Phase::Running { tasks, confirmed, .. }) => {
-                tasks.extend(places.iter().map(|place| Task {
-                    place: place.clone(),
-                    extra: true,
-                }));
+                tasks.extend(places.iter().map(|place| Task { place: place.clone(), extra: true }));
                 *confirmed = false;
             }
             (Action::Shrink { ranks, .. }, Phase::Running { tasks, leaving, .. }) => {
-                let (gone, kept): (Vec<_>, Vec<_>) = tasks
-                    .drain(..)
-                    .partition(|task| task.extra && ranks.contains(&task.place.rank));
+                let (gone, kept): (Vec<_>, Vec<_>) =
+                    tasks.drain(..).partition(|task| task.extra && ranks.contains(&task.place.rank));
                 *tasks = kept;
                 leaving.extend(gone.into_iter().map(|task| task.place));
                 self.evicted = Some(at);
             }
             (Action::Stop { .. }, Phase::Running { .. }) => return self.on_end(Outcome::TimedOut, at),
             (Action::Reserve { places, .. }, Phase::Queued { reservation }) => {
-                *reservation = Some(crate::Reservation {
-                    places: places.clone(),
-                    since: at,
-                });
+                *reservation = Some(crate::Reservation { places: places.clone(), since: at });
             }
             (Action::Unreserve { .. }, Phase::Queued { reservation }) => *reservation = None,
             (action, _) => return Err(self.wrong_phase(verb(action))),
@@ -275,18 +250,9 @@ impl Workload {
     }
 
     fn start(&mut self, places: Vec<crate::Place>, leaving: Vec<crate::Place>, passing: bool, at: Time) {
-        let tasks = places
-            .into_iter()
-            .map(|place| Task { place, extra: false })
-            .collect();
+        let tasks = places.into_iter().map(|place| Task { place, extra: false }).collect();
         self.idle_since = None;
-        self.phase = Phase::Running {
-            tasks,
-            leaving,
-            since: at,
-            confirmed: false,
-            passing,
-        };
+        self.phase = Phase::Running { tasks, leaving, since: at, confirmed: false, passing };
     }
 
     fn on_end(&mut self, outcome: Outcome, at: Time) -> Result<(), ChangeError> {
@@ -312,10 +278,7 @@ impl Workload {
             _ => return Err(self.wrong_phase("stopped")),
         };
         let Some(position) = leaving.iter().position(|place| place.rank == rank) else {
-            return Err(ChangeError::Invalid(format!(
-                "task {rank} of workload {} is not leaving",
-                self.id
-            )));
+            return Err(ChangeError::Invalid(format!("task {rank} of workload {} is not leaving", self.id)));
         };
         leaving.remove(position);
         if let Phase::Stopping { leaving, then } = &mut self.phase {
@@ -333,10 +296,7 @@ impl Workload {
             return Err(self.wrong_phase("ended"));
         };
         let Some(position) = tasks.iter().position(|task| task.place.rank == rank) else {
-            return Err(ChangeError::Invalid(format!(
-                "task {rank} of workload {} does not run",
-                self.id
-            )));
+            return Err(ChangeError::Invalid(format!("task {rank} of workload {} does not run", self.id)));
         };
         let ended = tasks.remove(position);
         match outcome {
@@ -353,11 +313,7 @@ impl Workload {
                 self.failures += 1;
                 // A lost node is not the workload's fault, so it does not use up a retry.
                 let again = outcome == TaskOutcome::Lost || self.failures <= self.spec.retry_limit;
-                let then = if again {
-                    AfterStop::Requeue
-                } else {
-                    AfterStop::Finish(Outcome::Failed)
-                };
+                let then = if again { AfterStop::Requeue } else { AfterStop::Finish(Outcome::Failed) };
                 self.requeue_or_stop(leaving, then, at);
             }
         }
@@ -380,11 +336,7 @@ impl Workload {
             Phase::Stopping { .. } => "stopping",
             Phase::Finished { .. } => "finished",
         };
-        ChangeError::WrongPhase {
-            workload: self.id,
-            phase,
-            change,
-        }
+        ChangeError::WrongPhase { workload: self.id, phase, change }
     }
 }
 

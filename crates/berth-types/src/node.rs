@@ -74,9 +74,7 @@ pub struct Selector(pub BTreeMap<Name, BTreeSet<Name>>);
 impl Selector {
     /// Whether the labels of a node satisfy every requirement.
     pub fn accepts(&self, labels: &BTreeMap<Name, Name>) -> bool {
-        self.0
-            .iter()
-            .all(|(key, values)| labels.get(key).is_some_and(|value| values.contains(value)))
+        self.0.iter().all(|(key, values)| labels.get(key).is_some_and(|value| values.contains(value)))
     }
 }
 

@@ -54,9 +54,7 @@ impl GpuRequest {
     pub fn charge_on(self, memory: Bytes) -> Option<Gpus> {
         match self {
             Self::None => Some(Gpus::ZERO),
-            _ => self
-                .share_on(memory)
-                .map(|share| share.gpus().times(u64::from(self.devices()))),
+            _ => self.share_on(memory).map(|share| share.gpus().times(u64::from(self.devices()))),
         }
     }
 }
@@ -77,11 +75,7 @@ pub struct Request {
 impl Request {
     /// The one model this request names, if it names exactly one; a quota of that model must then have room.
     pub fn named_model(&self) -> Option<&Name> {
-        if self.models.len() == 1 {
-            self.models.first()
-        } else {
-            None
-        }
+        if self.models.len() == 1 { self.models.first() } else { None }
     }
 
     /// Whether a device of this model is accepted.
@@ -100,10 +94,7 @@ pub struct Tasks {
 
 impl Tasks {
     /// One task, the common case of a gang.
-    pub const ONE: Self = Self {
-        min: NonZeroU32::MIN,
-        max: NonZeroU32::MIN,
-    };
+    pub const ONE: Self = Self { min: NonZeroU32::MIN, max: NonZeroU32::MIN };
     /// The largest gang.
     pub const MAX: u32 = 100_000;
 

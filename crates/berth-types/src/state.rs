@@ -44,21 +44,11 @@ impl State {
                 self.departments.insert(department.id, department.clone());
             }
             Change::DepartmentRemoved(id) => {
-                let children = self
-                    .departments
-                    .values()
-                    .any(|department| department.parent == Some(*id));
-                if children
-                    || self
-                        .projects
-                        .values()
-                        .any(|project| project.department == Some(*id))
-                {
+                let children = self.departments.values().any(|department| department.parent == Some(*id));
+                if children || self.projects.values().any(|project| project.department == Some(*id)) {
                     return Err(ChangeError::InUse(format!("department {id}")));
                 }
-                self.departments
-                    .remove(id)
-                    .ok_or(ChangeError::UnknownDepartment(*id))?;
+                self.departments.remove(id).ok_or(ChangeError::UnknownDepartment(*id))?;
             }
             Change::ProjectSet(project) => {
                 if let Some(department) = project.department.filter(|id| !self.departments.contains_key(id)) {
@@ -68,11 +58,7 @@ impl State {
                 self.projects.insert(project.id, project.clone());
             }
             Change::ProjectRemoved(id) => {
-                if self
-                    .workloads
-                    .values()
-                    .any(|workload| workload.spec.project == *id)
-                {
+                if self.workloads.values().any(|workload| workload.spec.project == *id) {
                     return Err(ChangeError::InUse(format!("project {id}")));
                 }
                 self.projects.remove(id).ok_or(ChangeError::UnknownProject(*id))?;
@@ -96,10 +82,7 @@ impl State {
             }
             _ => {
                 let id = change.workload().expect("every other change is about a workload");
-                self.workloads
-                    .get_mut(&id)
-                    .ok_or(ChangeError::UnknownWorkload(id))?
-                    .apply(change)?;
+                self.workloads.get_mut(&id).ok_or(ChangeError::UnknownWorkload(id))?.apply(change)?;
             }
         }
         Ok(())
@@ -158,18 +141,12 @@ impl State {
             if !self.departments.contains_key(&parent) && parent != department.id {
                 return Err(ChangeError::UnknownDepartment(parent));
             }
-            if parent == department.id
-                || self
-                    .ancestors(Some(parent))
-                    .any(|above| above.id == department.id)
+            if parent == department.id || self.ancestors(Some(parent)).any(|above| above.id == department.id)
             {
                 return Err(ChangeError::CyclicDepartment(department.id));
             }
         }
-        department
-            .entitlements
-            .values()
-            .try_for_each(validate_entitlement)
+        department.entitlements.values().try_for_each(validate_entitlement)
     }
 }
 
@@ -183,11 +160,7 @@ pub fn validate_node(node: &Node) -> Result<(), ChangeError> {
             Node::DEVICES_MAX
         ));
     }
-    if node
-        .devices
-        .iter()
-        .any(|device| device.memory.is_zero() || device.memory > Bytes::MAX)
-    {
+    if node.devices.iter().any(|device| device.memory.is_zero() || device.memory > Bytes::MAX) {
         return invalid("a device needs memory".into());
     }
     if node.cpu > Cpu::MAX || node.memory > Bytes::MAX {
@@ -200,16 +173,8 @@ pub fn validate_node(node: &Node) -> Result<(), ChangeError> {
 pub fn validate_entitlement(entitlement: &Entitlement) -> Result<(), ChangeError> {
     let gpus = [entitlement.quota, entitlement.limit, entitlement.weight];
     let models = entitlement.model_quotas.values().copied().map(Some);
-    if gpus
-        .into_iter()
-        .chain(models)
-        .flatten()
-        .any(|amount| amount > Gpus::MAX)
-    {
-        return Err(ChangeError::Invalid(format!(
-            "a quota, limit or weight is above {}",
-            Gpus::MAX
-        )));
+    if gpus.into_iter().chain(models).flatten().any(|amount| amount > Gpus::MAX) {
+        return Err(ChangeError::Invalid(format!("a quota, limit or weight is above {}", Gpus::MAX)));
     }
     Ok(())
 }
@@ -217,12 +182,7 @@ pub fn validate_entitlement(entitlement: &Entitlement) -> Result<(), ChangeError
 /// Whether a submitted workload is within its bounds.
 pub fn validate_submission(workload: &Workload) -> Result<(), ChangeError> {
     let WorkloadSpec { request, tasks, .. } = &workload.spec;
-    let invalid = |text: &str| {
-        Err(ChangeError::Invalid(format!(
-            "workload {}: {text}",
-            workload.spec.name
-        )))
-    };
+    let invalid = |text: &str| Err(ChangeError::Invalid(format!("workload {}: {text}", workload.spec.name)));
     let tasks = u64::from(tasks.max());
     if request.cpu.times(tasks) > Cpu::MAX || request.memory.times(tasks) > Bytes::MAX {
         return invalid("CPU or memory is too large");

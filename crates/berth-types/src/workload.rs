@@ -1,6 +1,8 @@
 //! Workloads and the phases they go through.
 
-use crate::{Gpus, Name, NodeId, Place, ProjectId, Request, Selector, Span, Tasks, Time, Topology, WorkloadId};
+use crate::{
+    Gpus, Name, NodeId, Place, ProjectId, Request, Selector, Span, Tasks, Time, Topology, WorkloadId,
+};
 use serde::{Deserialize, Serialize};
 
 /// The kind of work, which sets its defaults.
@@ -215,8 +217,7 @@ impl Workload {
             Phase::Running { tasks, .. } => (&[], tasks),
             _ => (&[], &[]),
         };
-        held.iter()
-            .chain(tasks.iter().filter(|task| !task.extra).map(|task| &task.place))
+        held.iter().chain(tasks.iter().filter(|task| !task.extra).map(|task| &task.place))
     }
 
     /// Places of elastic extras.

@@ -24,9 +24,6 @@ fn prepare(nodes: usize) -> Prepared {
         engine: cluster.settled(),
         changes,
         now: MEASURED,
-        expected: Expected {
-            starts: gpus as usize,
-            ..Expected::default()
-        },
+        expected: Expected { starts: gpus as usize, ..Expected::default() },
     }
 }

@@ -23,11 +23,7 @@ pub(crate) const EVENTS: usize = 20;
 
 const SEED: u64 = 0xBE27;
 const PROJECTS: usize = 1_000;
-const FULL: Size = Size {
-    nodes: 10_000,
-    running: 60_000,
-    waiting: 100_000,
-};
+const FULL: Size = Size { nodes: 10_000, running: 60_000, waiting: 100_000 };
 const FIRST_PLAN: &str = "huge/first_plan/time";
 const ARRIVAL: &str = "huge/arrival/time";
 const COMPLETION: &str = "huge/completion/time";
@@ -54,11 +50,7 @@ pub(crate) struct Size {
 impl Size {
     /// So many nodes, with work as dense as at the full size.
     fn in_proportion(nodes: usize) -> Self {
-        Self {
-            nodes,
-            running: FULL.running * nodes / FULL.nodes,
-            waiting: FULL.waiting * nodes / FULL.nodes,
-        }
+        Self { nodes, running: FULL.running * nodes / FULL.nodes, waiting: FULL.waiting * nodes / FULL.nodes }
     }
 }
 
@@ -87,27 +79,14 @@ impl Steps {
 /// Measures growing copies up to the full size, its memory in a process of its own, and the curves.
 pub(crate) fn run(report: &mut Report) -> Result<()> {
     let Some(full) = grow(report)? else { return Ok(()) };
-    println!(
-        "  {} running before the first plan, which decided {:?}",
-        full.running, full.first_counts
-    );
-    report.add(Row::new(
-        "huge/submit_all_waiting",
-        millis(full.submit),
-        "ms",
-        None,
-    ));
+    println!("  {} running before the first plan, which decided {:?}", full.running, full.first_counts);
+    report.add(Row::new("huge/submit_all_waiting", millis(full.submit), "ms", None));
     let first_ms = full.first.total_ms();
     report.add(Row::new(FIRST_PLAN, first_ms, "ms", Some(FIRST_PLAN_MS)));
-    report.add(Row::count(
-        "huge/first_plan/allocations",
-        full.first.allocations,
-        "count",
-    ));
-    for (name, events, target) in [
-        (ARRIVAL, &full.arrivals, ARRIVAL_MS),
-        (COMPLETION, &full.completions, COMPLETION_MS),
-    ] {
+    report.add(Row::count("huge/first_plan/allocations", full.first.allocations, "count"));
+    for (name, events, target) in
+        [(ARRIVAL, &full.arrivals, ARRIVAL_MS), (COMPLETION, &full.completions, COMPLETION_MS)]
+    {
         let (median, worst) = median_and_worst(events);
         report.add(Row::new(name, median.total_ms(), "ms", Some(target)));
         let of = |what: &str| name.replace("time", what);
@@ -115,12 +94,7 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
         report.add(Row::count(of("allocations"), median.allocations, "count"));
         report.add(Row::count(of("allocated"), median.allocated_bytes, "bytes"));
     }
-    report.add(Row::new(
-        PEAK_MEMORY,
-        memory_of_child()?,
-        "bytes",
-        Some(MEMORY_BYTES),
-    ));
+    report.add(Row::new(PEAK_MEMORY, memory_of_child()?, "bytes", Some(MEMORY_BYTES)));
     run_curves()
 }
 
@@ -160,11 +134,7 @@ fn steps_curve(size_name: &str) -> Curve {
 }
 
 fn run_curves() -> Result<()> {
-    let small = Size {
-        nodes: FULL.nodes,
-        running: FULL.running / 8,
-        waiting: FULL.waiting / 8,
-    };
+    let small = Size { nodes: FULL.nodes, running: FULL.running / 8, waiting: FULL.waiting / 8 };
     let curve = |what: &str, sizes: [(usize, Size); 4]| -> Result<()> {
         let mut curve = steps_curve(what);
         for (at, size) in sizes {
@@ -174,10 +144,7 @@ fn run_curves() -> Result<()> {
         Ok(())
     };
     let parts = [8, 4, 2, 1];
-    println!(
-        "  by nodes, with {} running and {} waiting",
-        small.running, small.waiting
-    );
+    println!("  by nodes, with {} running and {} waiting", small.running, small.waiting);
     curve(
         "nodes",
         parts.map(|part| {
@@ -185,10 +152,7 @@ fn run_curves() -> Result<()> {
             (nodes, Size { nodes, ..small })
         }),
     )?;
-    println!(
-        "  by running, with {} nodes and {} waiting",
-        small.nodes, small.waiting
-    );
+    println!("  by running, with {} nodes and {} waiting", small.nodes, small.waiting);
     curve(
         "running",
         parts.map(|part| {
@@ -196,10 +160,7 @@ fn run_curves() -> Result<()> {
             (running, Size { running, ..small })
         }),
     )?;
-    println!(
-        "  by waiting, with {} nodes and {} running",
-        FULL.nodes, FULL.running
-    );
+    println!("  by waiting, with {} nodes and {} running", FULL.nodes, FULL.running);
     curve(
         "waiting",
         parts.map(|part| {
@@ -223,9 +184,7 @@ pub(crate) fn peak_memory_bytes() -> Result<u64> {
 }
 
 fn memory_of_child() -> Result<f64> {
-    let output = Command::new(std::env::current_exe()?)
-        .args([NAME, "--memory"])
-        .output()?;
+    let output = Command::new(std::env::current_exe()?).args([NAME, "--memory"]).output()?;
     if !output.status.success() {
         bail!("measuring memory: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -285,21 +244,11 @@ pub(crate) fn measure(size: Size) -> Result<Steps> {
         settle(&mut engine, now)?;
         let completion = [completion(&engine, &mut mix, now)];
         let (measured, plan) = measure::time(&mut engine, &completion, now);
-        ensure!(
-            !plan.actions.is_empty(),
-            "a completion freed capacity and nothing that waits took it"
-        );
+        ensure!(!plan.actions.is_empty(), "a completion freed capacity and nothing that waits took it");
         completions.push(measured);
         carry_out(&mut engine, &plan, now)?;
     }
-    Ok(Steps {
-        submit,
-        first,
-        first_counts,
-        running,
-        arrivals,
-        completions,
-    })
+    Ok(Steps { submit, first, first_counts, running, arrivals, completions })
 }
 
 /// Submits everything that waits, and returns the time the engine took for it.
@@ -333,12 +282,7 @@ fn completion(engine: &Engine, mix: &mut Mix, at: Time) -> Change {
         if let Some([task]) = places
             && task.place.gpus() >= berth_types::Gpus::ONE
         {
-            return Change::Ended {
-                workload,
-                rank: task.place.rank,
-                outcome: TaskOutcome::Succeeded,
-                at,
-            };
+            return Change::Ended { workload, rank: task.place.rank, outcome: TaskOutcome::Succeeded, at };
         }
     }
 }
@@ -365,11 +309,7 @@ fn carry_out(engine: &mut Engine, plan: &berth_types::Plan, at: Time) -> Result<
         let starting = matches!(workload.phase, Phase::Running { confirmed: false, .. });
         let leaving: Vec<u32> = workload.leaving().iter().map(|place| place.rank).collect();
         for rank in leaving {
-            engine.apply(&Change::Stopped {
-                workload: id,
-                rank,
-                at,
-            })?;
+            engine.apply(&Change::Stopped { workload: id, rank, at })?;
         }
         if starting {
             engine.apply(&Change::Confirmed { workload: id })?;
@@ -380,11 +320,7 @@ fn carry_out(engine: &mut Engine, plan: &berth_types::Plan, at: Time) -> Result<
 
 fn count_running(engine: &Engine) -> usize {
     let state = engine.state();
-    state
-        .workloads
-        .values()
-        .filter(|workload| workload.is_running())
-        .count()
+    state.workloads.values().filter(|workload| workload.is_running()).count()
 }
 
 fn median_and_worst(events: &[Measured]) -> (&Measured, &Measured) {

@@ -70,9 +70,8 @@ impl Mix {
         let mean = nodes as u64 * cluster::GPUS_PER_NODE * 880 / running as u64;
         let gangs = mean.saturating_sub(SMALL_MEAN) * 100_000 / (GANG_MEAN - SMALL_MEAN);
         let mut random = Random::seeded(seed);
-        let drawn: Vec<(u64, u64)> = (0..projects)
-            .map(|_| (1 + random.below(9), 1 + random.below(3)))
-            .collect();
+        let drawn: Vec<(u64, u64)> =
+            (0..projects).map(|_| (1 + random.below(9), 1 + random.below(3))).collect();
         let parts: u64 = drawn.iter().map(|(part, _)| part).sum();
         // Nine tenths are promised, as an administrator does who wants something left to share.
         let promised = nodes as u64 * cluster::GPUS_PER_NODE * 9 / 10;
@@ -84,13 +83,7 @@ impl Mix {
                 pinned: 0,
             })
             .collect();
-        Self {
-            random,
-            nodes,
-            gangs,
-            projects,
-            next_id: 1,
-        }
+        Self { random, nodes, gangs, projects, next_id: 1 }
     }
 
     /// Everything but workloads: nodes in racks, departments, projects.
@@ -117,10 +110,7 @@ impl Mix {
             }));
         }
         for (index, share) in self.projects.iter().enumerate() {
-            let entitlement = Entitlement {
-                quota: Some(Gpus::whole(share.quota)),
-                ..Entitlement::default()
-            };
+            let entitlement = Entitlement { quota: Some(Gpus::whole(share.quota)), ..Entitlement::default() };
             let mut project = Project::named(project_id(index), format!("project-{index}"));
             project.department = Some(department_id(index / PROJECTS_PER_DEPARTMENT));
             project.entitlements.insert(default_pool(), entitlement);
@@ -139,14 +129,12 @@ impl Mix {
     /// At most so many workloads, which together leave a twelfth of the GPUs free, so that all of them find a place.
     pub(crate) fn that_fit(&mut self, count: usize, at: Time) -> impl Iterator<Item = Workload> {
         let mut room = Gpus::whole(self.nodes as u64 * cluster::GPUS_PER_NODE * 11 / 12);
-        (0..count)
-            .map(move |_| self.workload(at))
-            .filter(move |workload| {
-                let asked = asked(&workload.spec);
-                let fits = asked <= room;
-                room = if fits { room - asked } else { room };
-                fits
-            })
+        (0..count).map(move |_| self.workload(at)).filter(move |workload| {
+            let asked = asked(&workload.spec);
+            let fits = asked <= room;
+            room = if fits { room - asked } else { room };
+            fits
+        })
     }
 
     /// A moment in the `span` milliseconds before `end`.
@@ -161,11 +149,8 @@ impl Mix {
 
     fn spec(&mut self) -> WorkloadSpec {
         let index = self.project();
-        let shape = if self.random.below(100_000) < self.gangs {
-            Shape::Gang
-        } else {
-            self.random.pick(&SHAPES)
-        };
+        let shape =
+            if self.random.below(100_000) < self.gangs { Shape::Gang } else { self.random.pick(&SHAPES) };
         let tasks = match shape {
             Shape::Gang => 2 + self.random.below(15) as u32,
             _ => 1,
@@ -176,10 +161,8 @@ impl Mix {
         spec.request = request;
         spec.tasks = Tasks::new(tasks, tasks).expect("a gang has tasks");
         if tasks > 1 && self.random.below(2) == 0 {
-            spec.topology = Topology {
-                required: None,
-                preferred: Some(TopologyLevel::Label(Name::from(RACK))),
-            };
+            spec.topology =
+                Topology { required: None, preferred: Some(TopologyLevel::Label(Name::from(RACK))) };
         }
         // A tenth is interactive, as long as it takes at most half of its project's quota.
         let project = &mut self.projects[index];
@@ -225,9 +208,7 @@ impl Mix {
                 (GpuRequest::Whole(whole), cluster::GPUS_PER_NODE * 4)
             }
         };
-        let named = self
-            .random
-            .pick(&[(70, None), (20, Some("a100")), (10, Some("h100"))]);
+        let named = self.random.pick(&[(70, None), (20, Some("a100")), (10, Some("h100"))]);
         let size = self.random.pick(&[(50, 1), (30, 2), (20, 3)]);
         Request {
             gpu,
@@ -267,12 +248,7 @@ mod tests {
 
     #[test]
     fn what_runs_nearly_fills_the_nodes_whatever_its_number() {
-        for (nodes, running) in [
-            (10_000, 60_000),
-            (10_000, 15_000),
-            (10_000, 7_500),
-            (1_250, 7_500),
-        ] {
+        for (nodes, running) in [(10_000, 60_000), (10_000, 15_000), (10_000, 7_500), (1_250, 7_500)] {
             let mut mix = Mix::new(1, nodes, 1_000, running);
             let asked: Gpus = (0..running).map(|_| super::asked(&mix.spec())).sum();
             let percent = asked.0 * 100 / Gpus::whole(nodes as u64 * cluster::GPUS_PER_NODE).0;

@@ -29,11 +29,7 @@ fn prepare_large(nodes: usize) -> Prepared {
     let owner = cluster.project(gpus);
     cluster.run_on_every_node(borrower, GPUS_PER_NODE as u8);
     let tasks = nodes as u32 / 2;
-    let gang = Workload::submitted(
-        cluster.next_id(),
-        train(owner, GPUS_PER_NODE as u8, tasks),
-        MEASURED,
-    );
+    let gang = Workload::submitted(cluster.next_id(), train(owner, GPUS_PER_NODE as u8, tasks), MEASURED);
     Prepared {
         engine: cluster.settled(),
         changes: vec![Change::Submitted(gang)],
@@ -60,10 +56,6 @@ fn prepare_many_single(nodes: usize) -> Prepared {
         engine: cluster.settled(),
         changes,
         now: MEASURED,
-        expected: Expected {
-            holds: gpus as usize,
-            evictions: gpus as usize,
-            ..Expected::default()
-        },
+        expected: Expected { holds: gpus as usize, evictions: gpus as usize, ..Expected::default() },
     }
 }

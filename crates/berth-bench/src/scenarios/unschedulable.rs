@@ -62,16 +62,11 @@ fn prepare_budget(nodes: usize) -> Prepared {
         let project = cluster.project(nodes_count * jobs - borrowed);
         cluster.run_on_every_node(project, jobs as u8);
     }
-    with_waiting_gang(cluster, |verdict| {
-        is_proof(verdict) || matches!(verdict, Verdict::NotFound)
-    })
+    with_waiting_gang(cluster, |verdict| is_proof(verdict) || matches!(verdict, Verdict::NotFound))
 }
 
 fn is_proof(verdict: &Verdict) -> bool {
-    matches!(
-        verdict,
-        Verdict::TooLittle { .. } | Verdict::NoShape { .. } | Verdict::Exhausted
-    )
+    matches!(verdict, Verdict::TooLittle { .. } | Verdict::NoShape { .. } | Verdict::Exhausted)
 }
 
 fn with_waiting_gang(mut cluster: Cluster, is_accepted: fn(&Verdict) -> bool) -> Prepared {
@@ -82,12 +77,6 @@ fn with_waiting_gang(mut cluster: Cluster, is_accepted: fn(&Verdict) -> bool) ->
         engine: cluster.settled(),
         changes: vec![Change::Submitted(gang)],
         now: MEASURED,
-        expected: Expected {
-            waits: Some(Waits {
-                workload: id,
-                is_accepted,
-            }),
-            ..Expected::default()
-        },
+        expected: Expected { waits: Some(Waits { workload: id, is_accepted }), ..Expected::default() },
     }
 }

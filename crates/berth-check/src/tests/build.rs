@@ -11,10 +11,7 @@ pub(crate) const EARLIER: Time = Time(1_000);
 
 /// A ready node of the default pool with so many devices, 100 cores and 1000 GiB.
 pub(crate) fn node(id: u64, gpus: usize) -> Node {
-    let device = Device {
-        model: "v100".into(),
-        memory: Bytes::gib(32),
-    };
+    let device = Device { model: "v100".into(), memory: Bytes::gib(32) };
     Node {
         id: NodeId(id),
         name: format!("node-{id}"),
@@ -27,10 +24,7 @@ pub(crate) fn node(id: u64, gpus: usize) -> Node {
 }
 
 pub(crate) fn quota(gpus: u64) -> Entitlement {
-    Entitlement {
-        quota: Some(Gpus::whole(gpus)),
-        ..Entitlement::default()
-    }
+    Entitlement { quota: Some(Gpus::whole(gpus)), ..Entitlement::default() }
 }
 
 pub(crate) fn project(id: u64, entitlement: Entitlement) -> Project {
@@ -90,10 +84,7 @@ pub(crate) fn fixed(workload: Workload) -> Workload {
 
 /// The place of one task that takes these devices whole.
 pub(crate) fn place(rank: u32, node: u64, devices: impl IntoIterator<Item = u8>) -> Place {
-    let whole = |device| DeviceShare {
-        device,
-        share: Share::WHOLE,
-    };
+    let whole = |device| DeviceShare { device, share: Share::WHOLE };
     Place {
         rank,
         node: NodeId(node),
@@ -107,10 +98,7 @@ pub(crate) fn place(rank: u32, node: u64, devices: impl IntoIterator<Item = u8>)
 pub(crate) fn run(workload: Workload, places: impl IntoIterator<Item = Place>) -> Workload {
     with(workload, |own| {
         let min = own.spec.tasks.min() as usize;
-        let task = |(position, place)| Task {
-            place,
-            extra: position >= min,
-        };
+        let task = |(position, place)| Task { place, extra: position >= min };
         own.phase = Phase::Running {
             tasks: places.into_iter().enumerate().map(task).collect(),
             leaving: Vec::new(),
@@ -128,20 +116,14 @@ pub(crate) fn elastic(workload: Workload, min: u32, max: u32) -> Workload {
 /// The workload, told to leave these places and to come back to the queue.
 pub(crate) fn leaving(workload: Workload, places: impl IntoIterator<Item = Place>) -> Workload {
     with(workload, |own| {
-        own.phase = Phase::Stopping {
-            leaving: places.into_iter().collect(),
-            then: AfterStop::Requeue,
-        };
+        own.phase = Phase::Stopping { leaving: places.into_iter().collect(), then: AfterStop::Requeue };
     })
 }
 
 pub(crate) fn reserved(workload: Workload, places: impl IntoIterator<Item = Place>) -> Workload {
     with(workload, |own| {
         own.phase = Phase::Queued {
-            reservation: Some(Reservation {
-                places: places.into_iter().collect(),
-                since: EARLIER,
-            }),
+            reservation: Some(Reservation { places: places.into_iter().collect(), since: EARLIER }),
         };
     })
 }
@@ -169,11 +151,7 @@ pub(crate) fn start(workload: u64, places: impl IntoIterator<Item = Place>, basi
 }
 
 pub(crate) fn hold(workload: u64, places: impl IntoIterator<Item = Place>, basis: StartBasis) -> Action {
-    Action::Hold {
-        workload: WorkloadId(workload),
-        places: places.into_iter().collect(),
-        basis,
-    }
+    Action::Hold { workload: WorkloadId(workload), places: places.into_iter().collect(), basis }
 }
 
 /// An eviction whose loss is right for a workload that runs so many GPUs since [`EARLIER`].
@@ -187,19 +165,11 @@ pub(crate) fn evict(workload: u64, winner: u64, rule: EvictRule, gpus: u128) -> 
 }
 
 pub(crate) fn shrink(workload: u64, ranks: &[u32], winner: u64) -> Action {
-    Action::Shrink {
-        workload: WorkloadId(workload),
-        ranks: ranks.to_vec(),
-        winner: WorkloadId(winner),
-    }
+    Action::Shrink { workload: WorkloadId(workload), ranks: ranks.to_vec(), winner: WorkloadId(winner) }
 }
 
 pub(crate) fn plan<const N: usize>(actions: [Action; N]) -> Plan {
-    Plan {
-        at: NOW,
-        actions: actions.into(),
-        wake: None,
-    }
+    Plan { at: NOW, actions: actions.into(), wake: None }
 }
 
 /// The rules a plan breaks, each once.

@@ -20,10 +20,7 @@ fn six_nodes_and_twenty_workloads_are_checked_quickly() {
         all.workloads.insert(workload.id, workload);
     }
     // Project 4 waits within quota; its first takes two victims on node 1.
-    let winner = all
-        .workloads
-        .values()
-        .find(|own| own.is_queued() && own.spec.project == ProjectId(4));
+    let winner = all.workloads.values().find(|own| own.is_queued() && own.spec.project == ProjectId(4));
     let winner = winner.unwrap().id.0;
     let actions = plan([
         evict(0, winner, EvictRule::QuotaReclaim, 2),

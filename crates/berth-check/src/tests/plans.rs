@@ -6,10 +6,7 @@ use StartBasis::Quota;
 use berth_types::*;
 
 fn grow(places: impl IntoIterator<Item = Place>) -> Action {
-    Action::Grow {
-        workload: WorkloadId(1),
-        places: places.into_iter().collect(),
-    }
+    Action::Grow { workload: WorkloadId(1), places: places.into_iter().collect() }
 }
 
 fn growing(waiting: Workload) -> State {
@@ -33,10 +30,7 @@ fn extras_are_bounded_by_tasks_room_limit_and_weight() {
     let too_many = grow([place(1, 1, [1]), place(2, 1, [2]), place(3, 1, [3])]);
     assert_eq!(broken(&all, [too_many]), [Rule::Ranks, Rule::Gang]);
     let occupied = grow([place(1, 1, [0])]);
-    assert_eq!(
-        broken(&all, [occupied]),
-        [Rule::DeviceCapacity, Rule::StartBeforeFree]
-    );
+    assert_eq!(broken(&all, [occupied]), [Rule::DeviceCapacity, Rule::StartBeforeFree]);
     let mut limited = all.clone();
     let own = limited.projects.get_mut(&ProjectId(1)).unwrap();
     own.entitlements.get_mut(&default_pool()).unwrap().limit = Some(Gpus::ONE);
@@ -52,9 +46,7 @@ fn what_grows_is_not_shrunk_in_the_same_plan() {
     let all = growing(train(2, 2, 4));
     let found = broken(&all, [grow([place(1, 1, [1])]), shrink(1, &[1], 2)]);
     assert_eq!(found, [Rule::EvictionAtOnce, Rule::WinnerStarts]);
-    let shrunk = with(run(elastic(train(1, 1, 1), 1, 3), [place(0, 1, [0])]), |own| {
-        own.evicted = Some(NOW)
-    });
+    let shrunk = with(run(elastic(train(1, 1, 1), 1, 3), [place(0, 1, [0])]), |own| own.evicted = Some(NOW));
     let mut all = growing(train(2, 2, 4));
     all.workloads.insert(WorkloadId(1), shrunk);
     assert_eq!(broken(&all, [grow([place(1, 1, [1])])]), [Rule::RestartAtOnce]);
@@ -65,11 +57,7 @@ fn fragmented() -> State {
     state(
         [node(1, 2), node(2, 2)],
         [project(1, quota(2)), project(2, quota(2))],
-        [
-            run(train(1, 1, 1), [place(0, 1, [0])]),
-            run(train(2, 1, 1), [place(0, 2, [0])]),
-            train(3, 2, 2),
-        ],
+        [run(train(1, 1, 1), [place(0, 1, [0])]), run(train(2, 1, 1), [place(0, 2, [0])]), train(3, 2, 2)],
     )
 }
 
@@ -91,10 +79,7 @@ fn a_move_makes_room_for_a_winner() {
     assert_eq!(broken(&all, [away()]), [Rule::WinnerStarts]);
     let onto_another = moved(2, place(0, 1, [0]), Some(3));
     assert_eq!(broken(&all, [onto_another, winner()]), [Rule::DeviceCapacity]);
-    let policy = Policy {
-        moves: false,
-        ..Policy::default()
-    };
+    let policy = Policy { moves: false, ..Policy::default() };
     let found = check_plan(&policy, &all, &plan([away(), winner()]));
     assert_eq!(rules(found), [Rule::Move]);
     let mut fixed = fragmented();
@@ -106,18 +91,11 @@ fn a_move_makes_room_for_a_winner() {
 fn a_leaver_moves_when_its_turn_comes() {
     let leaver = leaving(train(2, 1, 1), [place(0, 1, [0])]);
     let all = |waiting| {
-        state(
-            [node(1, 2)],
-            [project(1, quota(1)), project(2, quota(1))],
-            [leaver.clone(), waiting],
-        )
+        state([node(1, 2)], [project(1, quota(1)), project(2, quota(1))], [leaver.clone(), waiting])
     };
     let action = |winner| moved(2, place(0, 1, [1]), winner);
     assert_eq!(broken(&all(train(3, 2, 2)), [action(None)]), []);
-    assert_eq!(
-        broken(&all(train(3, 2, 2)), [action(Some(3))]),
-        [Rule::WinnerStarts, Rule::Move]
-    );
+    assert_eq!(broken(&all(train(3, 2, 2)), [action(Some(3))]), [Rule::WinnerStarts, Rule::Move]);
     // A workload that was submitted before it and fits as well has its turn first.
     let older = with(train(3, 2, 1), |own| own.submitted = Time(0));
     assert_eq!(broken(&all(older), [action(None)]), [Rule::StartOrder]);
@@ -126,10 +104,7 @@ fn a_leaver_moves_when_its_turn_comes() {
 #[test]
 fn only_limits_that_have_passed_end_work() {
     let mut all = fragmented();
-    let stop = |reason| Action::Stop {
-        workload: WorkloadId(1),
-        reason,
-    };
+    let stop = |reason| Action::Stop { workload: WorkloadId(1), reason };
     assert_eq!(broken(&all, [stop(StopReason::TimeLimit)]), [Rule::Stop]);
     all.projects.get_mut(&ProjectId(1)).unwrap().time_limit = Some(Span::secs(10));
     assert_eq!(broken(&all, [stop(StopReason::TimeLimit)]), []);
@@ -139,8 +114,6 @@ fn only_limits_that_have_passed_end_work() {
 #[test]
 fn what_cannot_happen_is_found() {
     let all = fragmented();
-    let action = Action::Unreserve {
-        workload: WorkloadId(1),
-    };
+    let action = Action::Unreserve { workload: WorkloadId(1) };
     assert_eq!(broken(&all, [action]), [Rule::Applicable]);
 }

@@ -17,17 +17,11 @@ fn waiting<const W: usize>(others: [Workload; W]) -> State {
 }
 
 fn full() -> [Workload; 2] {
-    [
-        run(train(1, 2, 1), [place(0, 1, [0])]),
-        run(train(2, 2, 1), [place(0, 2, [0])]),
-    ]
+    [run(train(1, 2, 1), [place(0, 1, [0])]), run(train(2, 2, 1), [place(0, 2, [0])])]
 }
 
 fn reserve() -> Action {
-    Action::Reserve {
-        workload: WorkloadId(9),
-        places: vec![place(0, 1, 0..4)],
-    }
+    Action::Reserve { workload: WorkloadId(9), places: vec![place(0, 1, 0..4)] }
 }
 
 #[test]
@@ -35,10 +29,7 @@ fn who_waited_long_gets_a_reservation() {
     assert_eq!(broken(&waiting(full()), [reserve()]), []);
     let late = with(train(9, 1, 4), |own| own.submitted = NOW);
     let [one, two] = full();
-    assert_eq!(
-        broken(&waiting([one, two, late]), [reserve()]),
-        [Rule::Reservation]
-    );
+    assert_eq!(broken(&waiting([one, two, late]), [reserve()]), [Rule::Reservation]);
     // It fits on the second node.
     let [one, _] = full();
     assert_eq!(broken(&waiting([one]), [reserve()]), [Rule::Reservation]);
@@ -53,10 +44,7 @@ fn reservations_are_few() {
     let other = reserved(train(8, 3, 4), [place(0, 2, 0..4)]);
     let other_project = waiting([one, two, other]);
     assert_eq!(broken(&other_project, [reserve()]), []);
-    let policy = Policy {
-        reservations_per_pool: 1,
-        ..Policy::default()
-    };
+    let policy = Policy { reservations_per_pool: 1, ..Policy::default() };
     let found = check_plan(&policy, &other_project, &plan([reserve()]));
     assert_eq!(rules(found), [Rule::Reservation]);
 }
@@ -69,12 +57,7 @@ fn with_reservation(third: Workload) -> State {
 }
 
 fn start_third(node: u64, passing: bool) -> Action {
-    Action::Start {
-        workload: WorkloadId(3),
-        places: vec![place(0, node, [1])],
-        basis: Idle,
-        passing,
-    }
+    Action::Start { workload: WorkloadId(3), places: vec![place(0, node, [1])], basis: Idle, passing }
 }
 
 #[test]
@@ -115,10 +98,7 @@ fn passing_work_goes_when_the_reservation_is_filled() {
     let evicted = || evict(1, 9, EvictRule::Passing, 1);
     let fill = |node, basis| hold(9, [place(0, node, 0..4)], basis);
     assert_eq!(broken(&passing(true), [evicted(), fill(1, Reservation)]), []);
-    assert_eq!(
-        broken(&passing(false), [evicted(), fill(1, Reservation)]),
-        [Rule::PassingEviction]
-    );
+    assert_eq!(broken(&passing(false), [evicted(), fill(1, Reservation)]), [Rule::PassingEviction]);
     assert_eq!(
         broken(&passing(true), [evicted(), fill(1, Idle)]),
         [Rule::PassingEviction, Rule::MinimalVictims]

@@ -9,9 +9,7 @@ use berth_types::*;
 use std::num::{NonZeroU8, NonZeroU64};
 
 fn asking(gpu: GpuRequest) -> Workload {
-    with(elastic(train(9, 1, 1), 100, 100), |own| {
-        own.spec.request.gpu = gpu
-    })
+    with(elastic(train(9, 1, 1), 100, 100), |own| own.spec.request.gpu = gpu)
 }
 
 fn fraction(millionths: u32, devices: u8) -> GpuRequest {
@@ -22,10 +20,7 @@ fn fraction(millionths: u32, devices: u8) -> GpuRequest {
 }
 
 fn memory(gib: u64) -> GpuRequest {
-    GpuRequest::Memory {
-        bytes: NonZeroU64::new(Bytes::gib(gib).0).unwrap(),
-        devices: NonZeroU8::MIN,
-    }
+    GpuRequest::Memory { bytes: NonZeroU64::new(Bytes::gib(gib).0).unwrap(), devices: NonZeroU8::MIN }
 }
 
 fn tasks(state: &State, workload: &Workload) -> u64 {
@@ -34,16 +29,11 @@ fn tasks(state: &State, workload: &Workload) -> u64 {
 
 #[test]
 fn whole_devices_need_untouched_ones() {
-    let all = state(
-        [node(1, 5), node(2, 3)],
-        [project(1, quota(8))],
-        [run(train(1, 1, 1), [place(0, 1, [0])])],
-    );
+    let all =
+        state([node(1, 5), node(2, 3)], [project(1, quota(8))], [run(train(1, 1, 1), [place(0, 1, [0])])]);
     let pairs = asking(GpuRequest::Whole(NonZeroU8::new(2).unwrap()));
     assert_eq!(tasks(&all, &pairs), 3);
-    let together = with(pairs, |own| {
-        own.spec.topology.required = Some(TopologyLevel::Node)
-    });
+    let together = with(pairs, |own| own.spec.topology.required = Some(TopologyLevel::Node));
     assert_eq!(tasks(&all, &together), 2);
 }
 
@@ -76,13 +66,9 @@ fn gpu_memory_is_charged_on_the_smallest_device_it_may_use() {
 #[test]
 fn cpu_and_memory_bound_what_fits() {
     let all = state([node(1, 8)], [project(1, quota(8))], []);
-    let thirsty = with(asking(GpuRequest::None), |own| {
-        own.spec.request.cpu = Cpu::cores(40)
-    });
+    let thirsty = with(asking(GpuRequest::None), |own| own.spec.request.cpu = Cpu::cores(40));
     assert_eq!(tasks(&all, &thirsty), 2);
-    let large = with(asking(GpuRequest::None), |own| {
-        own.spec.request.memory = Bytes::gib(300)
-    });
+    let large = with(asking(GpuRequest::None), |own| own.spec.request.memory = Bytes::gib(300));
     assert_eq!(tasks(&all, &large), 3);
     assert_eq!(tasks(&all, &asking(GpuRequest::None)), u64::from(Tasks::MAX));
 }

@@ -9,11 +9,7 @@ fn borrowed(waiting: Workload) -> State {
     state(
         [node(1, 4)],
         [project(1, quota(2)), project(2, quota(2))],
-        [
-            run(train(1, 1, 2), [place(0, 1, [0, 1])]),
-            run(train(2, 1, 2), [place(0, 1, [2, 3])]),
-            waiting,
-        ],
+        [run(train(1, 1, 2), [place(0, 1, [0, 1])]), run(train(2, 1, 2), [place(0, 1, [2, 3])]), waiting],
     )
 }
 
@@ -73,13 +69,7 @@ fn extras_give_way_to_the_guarantee() {
     let mut all = state(
         [node(1, 2)],
         [project(1, quota(1)), project(2, quota(1))],
-        [
-            run(
-                elastic(train(1, 1, 1), 1, 2),
-                [place(0, 1, [0]), place(1, 1, [1])],
-            ),
-            train(2, 2, 1),
-        ],
+        [run(elastic(train(1, 1, 1), 1, 2), [place(0, 1, [0]), place(1, 1, [1])]), train(2, 2, 1)],
     );
     assert_eq!(unsettled(&all), [Rule::QuotaGuarantee]);
     all.workloads.get_mut(&WorkloadId(2)).unwrap().spec.request.gpu =
@@ -117,28 +107,17 @@ fn the_fewest_victims_are_counted() {
 #[test]
 fn held_work_does_not_wait_for_nobody() {
     let held = with(train(1, 1, 1), |own| {
-        own.phase = Phase::Held {
-            places: vec![place(0, 1, [0])],
-            leaving: Vec::new(),
-        };
+        own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
     });
     let in_the_way = leaving(train(2, 1, 1), [place(0, 1, [0])]);
     let projects = || [project(1, quota(2))];
-    assert_eq!(
-        unsettled(&state([node(1, 1)], projects(), [held.clone()])),
-        [Rule::HeldTooLong]
-    );
-    assert_eq!(
-        unsettled(&state([node(1, 1)], projects(), [held, in_the_way])),
-        []
-    );
+    assert_eq!(unsettled(&state([node(1, 1)], projects(), [held.clone()])), [Rule::HeldTooLong]);
+    assert_eq!(unsettled(&state([node(1, 1)], projects(), [held, in_the_way])), []);
 }
 
 #[test]
 fn planning_again_gives_nothing() {
-    let busy = plan([Action::Unreserve {
-        workload: WorkloadId(1),
-    }]);
+    let busy = plan([Action::Unreserve { workload: WorkloadId(1) }]);
     assert_eq!(rules(check_empty(&[plan([]), busy])), [Rule::Stability]);
     assert_eq!(rules(check_empty(&[plan([]), plan([])])), []);
 }

@@ -51,10 +51,7 @@ fn a_required_topology_level_holds_the_gang() {
         })])
     };
     assert_eq!(broken(&gang(None), [apart()]), []);
-    assert_eq!(
-        broken(&gang(Some(TopologyLevel::Node)), [apart()]),
-        [Rule::Topology]
-    );
+    assert_eq!(broken(&gang(Some(TopologyLevel::Node)), [apart()]), [Rule::Topology]);
     let rack = Some(TopologyLevel::Label("rack".into()));
     assert_eq!(broken(&gang(rack.clone()), [apart()]), [Rule::Topology]);
     let together = start(1, [place(0, 1, [0]), place(1, 1, [1])], Quota);
@@ -65,10 +62,7 @@ fn a_required_topology_level_holds_the_gang() {
 fn a_start_waits_for_leavers_and_a_hold_needs_them() {
     let all = two_nodes([leaving(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 1, 4)]);
     let (taken, free) = ([place(0, 1, 0..4)], [place(0, 2, 0..4)]);
-    assert_eq!(
-        broken(&all, [start(2, taken.clone(), Quota)]),
-        [Rule::DeviceCapacity, Rule::StartBeforeFree]
-    );
+    assert_eq!(broken(&all, [start(2, taken.clone(), Quota)]), [Rule::DeviceCapacity, Rule::StartBeforeFree]);
     assert_eq!(broken(&all, [hold(2, taken, Quota)]), []);
     assert_eq!(broken(&all, [hold(2, free, Quota)]), [Rule::HoldWithoutCause]);
 }
@@ -83,10 +77,7 @@ fn places_must_be_free_as_decided() {
 #[test]
 fn held_work_starts_where_it_was_held() {
     let held = with(train(1, 1, 1), |own| {
-        own.phase = Phase::Held {
-            places: vec![place(0, 1, [0])],
-            leaving: Vec::new(),
-        };
+        own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
     });
     let all = two_nodes([held]);
     assert_eq!(broken(&all, [start(1, [place(0, 1, [0])], Quota)]), []);
@@ -96,17 +87,9 @@ fn held_work_starts_where_it_was_held() {
 
 #[test]
 fn a_limit_is_not_passed_at_any_level_and_extras_count() {
-    let mut all = two_nodes([
-        run(
-            elastic(train(1, 1, 1), 1, 2),
-            [place(0, 1, [0]), place(1, 1, [1])],
-        ),
-        train(2, 2, 1),
-    ]);
-    let limit = Entitlement {
-        limit: Some(Gpus::whole(2)),
-        ..Entitlement::default()
-    };
+    let mut all =
+        two_nodes([run(elastic(train(1, 1, 1), 1, 2), [place(0, 1, [0]), place(1, 1, [1])]), train(2, 2, 1)]);
+    let limit = Entitlement { limit: Some(Gpus::whole(2)), ..Entitlement::default() };
     all.departments.insert(DepartmentId(1), department(1, limit));
     for project in all.projects.values_mut() {
         project.department = Some(DepartmentId(1));
@@ -134,10 +117,7 @@ fn weight_zero_does_not_borrow() {
     let mut all = two_nodes([run(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 1, 1)]);
     let own = all.projects.get_mut(&ProjectId(1)).unwrap();
     own.entitlements.get_mut(&default_pool()).unwrap().weight = Some(Gpus::ZERO);
-    assert_eq!(
-        broken(&all, [start(2, [place(0, 2, [0])], Idle)]),
-        [Rule::Borrowing]
-    );
+    assert_eq!(broken(&all, [start(2, [place(0, 2, [0])], Idle)]), [Rule::Borrowing]);
 }
 
 #[test]
@@ -156,10 +136,7 @@ fn the_queue_of_a_project_is_kept() {
     let all = two_nodes([train(1, 1, 1), train(2, 1, 1)]);
     let second = start(2, [place(0, 1, [0])], Quota);
     assert_eq!(broken(&all, [second.clone()]), [Rule::StartOrder]);
-    assert_eq!(
-        broken(&all, [start(1, [place(0, 1, [1])], Quota), second.clone()]),
-        []
-    );
+    assert_eq!(broken(&all, [start(1, [place(0, 1, [1])], Quota), second.clone()]), []);
     // One that does not fit may be passed.
     let all = two_nodes([train(1, 1, 8), train(2, 1, 1)]);
     assert_eq!(broken(&all, [second]), []);
@@ -186,20 +163,13 @@ fn departments_are_compared_before_their_projects() {
     let mut all = state(
         [node(1, 8)],
         [project(1, quota(2)), project(2, quota(2)), project(3, quota(4))],
-        [
-            run(train(1, 1, 4), [place(0, 1, 0..4)]),
-            train(2, 2, 1),
-            train(3, 3, 1),
-        ],
+        [run(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 2, 1), train(3, 3, 1)],
     );
     all.departments.insert(DepartmentId(1), department(1, quota(4)));
     for id in [1, 2] {
         all.projects.get_mut(&ProjectId(id)).unwrap().department = Some(DepartmentId(1));
     }
-    let (two, three) = (
-        start(2, [place(0, 1, [4])], FairShare),
-        start(3, [place(0, 1, [5])], Quota),
-    );
+    let (two, three) = (start(2, [place(0, 1, [4])], FairShare), start(3, [place(0, 1, [5])], Quota));
     assert_eq!(broken(&all, [two.clone()]), [Rule::StartOrder]);
     assert_eq!(broken(&all, [three, two]), []);
 }

@@ -28,10 +28,7 @@ fn a_device_given_twice_is_found() {
 fn a_leaver_counts_as_occupied_but_not_as_decided() {
     let one = leaving(train(1, 1, 1), [place(0, 1, [0])]);
     let held = with(train(2, 1, 1), |own| {
-        own.phase = Phase::Held {
-            places: vec![place(0, 1, [0])],
-            leaving: Vec::new(),
-        };
+        own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
     });
     assert_eq!(broken_by([one.clone(), held]), []);
     let two = run(train(2, 1, 1), [place(0, 1, [0])]);
@@ -43,9 +40,7 @@ fn cpu_of_a_node_given_twice_is_found() {
     let greedy = |id, device| {
         let mut place = place(0, 1, [device]);
         place.cpu = Cpu::cores(3);
-        with(run(train(id, 1, 1), [place]), |own| {
-            own.spec.request.cpu = Cpu::cores(3)
-        })
+        with(run(train(id, 1, 1), [place]), |own| own.spec.request.cpu = Cpu::cores(3))
     };
     assert_eq!(broken_by([greedy(1, 0), greedy(2, 1)]), [Rule::NodeCapacity]);
 }
@@ -75,9 +70,6 @@ fn ranks_are_distinct_and_extras_few() {
     let fine = run(elastic(train(1, 1, 0), 1, 2), [place(0, 1, []), place(1, 1, [])]);
     let twice = run(elastic(train(2, 1, 0), 1, 2), [place(0, 1, []), place(0, 1, [])]);
     assert_eq!(broken_by([fine.clone(), twice]), [Rule::Ranks]);
-    let many = run(
-        elastic(train(2, 1, 0), 1, 2),
-        [place(0, 1, []), place(1, 1, []), place(2, 1, [])],
-    );
+    let many = run(elastic(train(2, 1, 0), 1, 2), [place(0, 1, []), place(1, 1, []), place(2, 1, [])]);
     assert_eq!(broken_by([fine, many]), [Rule::Ranks, Rule::Gang]);
 }

@@ -41,10 +41,7 @@ fn a_project_at_its_quota_loses_nothing() {
 #[test]
 fn only_work_within_quota_reclaims_quota() {
     let all = borrowed(1, 2);
-    assert_eq!(
-        broken(&all, [evict(1, 3, QuotaReclaim, 2), held(Idle)]),
-        [Rule::QuotaReclaim]
-    );
+    assert_eq!(broken(&all, [evict(1, 3, QuotaReclaim, 2), held(Idle)]), [Rule::QuotaReclaim]);
 }
 
 #[test]
@@ -65,37 +62,22 @@ fn non_preemptible_fresh_and_held_work_is_not_taken() {
     assert_eq!(broken(&all, actions(2)), [Rule::MinimumRun]);
 
     let mut all = borrowed(2, 2);
-    all.workloads.get_mut(&WorkloadId(1)).unwrap().phase = Phase::Held {
-        places: vec![place(0, 1, [0, 1])],
-        leaving: Vec::new(),
-    };
-    let found = broken(
-        &all,
-        [
-            evict(1, 3, QuotaReclaim, 0),
-            start(3, [place(0, 1, [0, 1])], Quota),
-        ],
-    );
+    all.workloads.get_mut(&WorkloadId(1)).unwrap().phase =
+        Phase::Held { places: vec![place(0, 1, [0, 1])], leaving: Vec::new() };
+    let found = broken(&all, [evict(1, 3, QuotaReclaim, 0), start(3, [place(0, 1, [0, 1])], Quota)]);
     assert_eq!(found, [Rule::VictimRuns]);
 }
 
 #[test]
 fn the_work_lost_is_counted() {
     let all = borrowed(2, 2);
-    assert_eq!(
-        broken(&all, [evict(1, 3, QuotaReclaim, 1), held(Quota)]),
-        [Rule::WorkLost]
-    );
+    assert_eq!(broken(&all, [evict(1, 3, QuotaReclaim, 1), held(Quota)]), [Rule::WorkLost]);
 }
 
 #[test]
 fn nobody_is_taken_without_need() {
     let all = borrowed(2, 0);
-    let actions = [
-        evict(2, 3, QuotaReclaim, 2),
-        evict(1, 3, QuotaReclaim, 2),
-        held(Quota),
-    ];
+    let actions = [evict(2, 3, QuotaReclaim, 2), evict(1, 3, QuotaReclaim, 2), held(Quota)];
     assert_eq!(broken(&all, actions), [Rule::MinimalVictims]);
 }
 
@@ -116,14 +98,8 @@ fn the_line_is_straddled_only_when_it_must_be() {
             train(3, 2, 2),
         ]
     };
-    let projects = || {
-        [
-            project(1, quota(3)),
-            project(2, quota(2)),
-            project(3, quota(0)),
-            project(4, quota(1)),
-        ]
-    };
+    let projects =
+        || [project(1, quota(3)), project(2, quota(2)), project(3, quota(0)), project(4, quota(1))];
     let actions = || [evict(1, 3, QuotaReclaim, 3), held(Quota)];
     let all = state([node(1, 5)], projects(), workloads(3));
     assert_eq!(broken(&all, actions()), [Rule::Straddle]);
@@ -177,10 +153,7 @@ fn with_extra() -> State {
         [node(1, 3)],
         [project(1, quota(1)), project(2, quota(1)), project(3, quota(0))],
         [
-            run(
-                elastic(train(1, 1, 1), 1, 2),
-                [place(0, 1, [0]), place(1, 1, [1])],
-            ),
+            run(elastic(train(1, 1, 1), 1, 2), [place(0, 1, [0]), place(1, 1, [1])]),
             run(train(2, 3, 1), [place(0, 1, [2])]),
             train(3, 2, 1),
         ],
@@ -192,10 +165,7 @@ fn extras_go_first() {
     let all = with_extra();
     let hold_on = |device| hold(3, [place(0, 1, [device])], Quota);
     assert_eq!(broken(&all, [shrink(1, &[1], 3), hold_on(1)]), []);
-    assert_eq!(
-        broken(&all, [evict(2, 3, QuotaReclaim, 1), hold_on(2)]),
-        [Rule::ExtrasFirst]
-    );
+    assert_eq!(broken(&all, [evict(2, 3, QuotaReclaim, 1), hold_on(2)]), [Rule::ExtrasFirst]);
     let both = [shrink(1, &[1], 3), evict(2, 3, QuotaReclaim, 1), hold_on(2)];
     assert_eq!(broken(&all, both), [Rule::MinimalVictims, Rule::ExtrasFirst]);
 }

@@ -34,8 +34,12 @@ pub fn world(random: &mut Random, size: Size) -> World {
     let departments = if random.chance(40) { 1 + random.below(3) } else { 0 };
     for id in 1..=departments {
         let parent = (id > 1 && random.chance(30)).then(|| DepartmentId(1 + random.below(id - 1)));
-        let mut department =
-            Department { id: DepartmentId(id), name: format!("d{id}"), parent, entitlements: Default::default() };
+        let mut department = Department {
+            id: DepartmentId(id),
+            name: format!("d{id}"),
+            parent,
+            entitlements: Default::default(),
+        };
         if random.chance(70) {
             let entitlement = random_entitlement(random, 16);
             department.entitlements.insert(default_pool(), entitlement);
@@ -65,7 +69,8 @@ fn random_node(random: &mut Random, id: u64) -> Node {
 }
 
 fn random_entitlement(random: &mut Random, most: u64) -> Entitlement {
-    let mut entitlement = Entitlement { quota: Some(Gpus::whole(random.below(most))), ..Entitlement::default() };
+    let mut entitlement =
+        Entitlement { quota: Some(Gpus::whole(random.below(most))), ..Entitlement::default() };
     if random.chance(10) {
         entitlement.quota = None;
     }
@@ -106,7 +111,8 @@ fn random_project(random: &mut Random, id: u64, departments: u64) -> Project {
 }
 
 fn selector(random: &mut Random) -> Selector {
-    let values = (0..1 + random.below(2)).map(|_| Name::from(format!("r{}", random.below(3)).as_str())).collect();
+    let values =
+        (0..1 + random.below(2)).map(|_| Name::from(format!("r{}", random.below(3)).as_str())).collect();
     Selector([(Name::from("rack"), values)].into())
 }
 
@@ -171,10 +177,20 @@ pub fn spec(random: &mut Random, projects: u64) -> WorkloadSpec {
 pub fn step(random: &mut Random, world: &mut World) -> String {
     world.now = world.now + Span(*random.pick(&[0, 1, 1000, 10_000]));
     let projects = world.state.projects.len() as u64;
-    let running: Vec<WorkloadId> =
-        world.state.workloads.values().filter(|workload| workload.is_running()).map(|workload| workload.id).collect();
-    let open: Vec<WorkloadId> =
-        world.state.workloads.values().filter(|workload| !workload.is_finished()).map(|workload| workload.id).collect();
+    let running: Vec<WorkloadId> = world
+        .state
+        .workloads
+        .values()
+        .filter(|workload| workload.is_running())
+        .map(|workload| workload.id)
+        .collect();
+    let open: Vec<WorkloadId> = world
+        .state
+        .workloads
+        .values()
+        .filter(|workload| !workload.is_finished())
+        .map(|workload| workload.id)
+        .collect();
     match random.below(20) {
         0..9 => {
             let spec = spec(random, projects);
@@ -184,7 +200,12 @@ pub fn step(random: &mut Random, world: &mut World) -> String {
         }
         9 | 10 if !running.is_empty() => {
             let id = *random.pick(&running);
-            let outcome = *random.pick(&[TaskOutcome::Succeeded, TaskOutcome::Succeeded, TaskOutcome::Failed, TaskOutcome::Lost]);
+            let outcome = *random.pick(&[
+                TaskOutcome::Succeeded,
+                TaskOutcome::Succeeded,
+                TaskOutcome::Failed,
+                TaskOutcome::Lost,
+            ]);
             let ranks: Vec<u32> = world.state.workloads[&id].places().map(|place| place.rank).collect();
             let rank = *random.pick(&ranks);
             world.apply(Change::Ended { workload: id, rank, outcome, at: world.now });

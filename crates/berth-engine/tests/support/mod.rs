@@ -72,7 +72,13 @@ pub struct World {
 
 impl World {
     pub fn new(policy: Policy) -> Self {
-        Self { engine: Engine::new(policy), state: State::default(), now: Time(1000), next_id: 1, plans: vec![] }
+        Self {
+            engine: Engine::new(policy),
+            state: State::default(),
+            now: Time(1000),
+            next_id: 1,
+            plans: vec![],
+        }
     }
 
     pub fn apply(&mut self, change: Change) {
@@ -91,7 +97,9 @@ impl World {
     pub fn plan(&mut self) -> Plan {
         let plan = self.engine.plan(self.now);
         for action in &plan.actions {
-            self.state.apply(&Change::Decided { action: action.clone(), at: self.now }).expect("a decision that can be");
+            self.state
+                .apply(&Change::Decided { action: action.clone(), at: self.now })
+                .expect("a decision that can be");
         }
         self.plans.push(plan.clone());
         plan
@@ -123,11 +131,17 @@ impl World {
     }
 
     pub fn used(&self, project: u64) -> Gpus {
-        let mine = self.state.workloads.values().filter(|workload| workload.spec.project == ProjectId(project));
+        let mine =
+            self.state.workloads.values().filter(|workload| workload.spec.project == ProjectId(project));
         mine.flat_map(|workload| workload.places().map(Place::gpus).collect::<Vec<_>>()).sum()
     }
 
     pub fn queued(&self) -> Vec<WorkloadId> {
-        self.state.workloads.values().filter(|workload| workload.is_queued()).map(|workload| workload.id).collect()
+        self.state
+            .workloads
+            .values()
+            .filter(|workload| workload.is_queued())
+            .map(|workload| workload.id)
+            .collect()
     }
 }

@@ -56,11 +56,7 @@ pub struct Timing {
 
 impl Default for Timing {
     fn default() -> Self {
-        Self {
-            start: Span::secs(1),
-            stop: Span::secs(1),
-            pace: Span::secs(1),
-        }
+        Self { start: Span::secs(1), stop: Span::secs(1), pace: Span::secs(1) }
     }
 }
 

@@ -17,17 +17,8 @@ const PRESETS: [(&str, usize, &str, Bytes, u64, Bytes); 5] = [
     ("dgxh100", 8, "H100", Bytes::gib(80), 112, Bytes::gib(2048)),
     ("workstation", 2, "RTX4090", Bytes::gib(24), 32, Bytes::gib(128)),
 ];
-const KEYS: [&str; 9] = [
-    "gpus",
-    "model",
-    "gpu-memory",
-    "cpu",
-    "memory",
-    "pool",
-    "prefix",
-    "label.KEY",
-    "cordoned",
-];
+const KEYS: [&str; 9] =
+    ["gpus", "model", "gpu-memory", "cpu", "memory", "pool", "prefix", "label.KEY", "cordoned"];
 /// Enough for the largest clusters; a typing error shall not eat all memory.
 const NODES_MAX: usize = 100_000;
 
@@ -82,11 +73,7 @@ impl Parser {
             }
             let id = NodeId(self.nodes.len() as u64 + 1);
             // A name is known even if its shape is wrong, so that one mistake is reported once.
-            let node = Node {
-                id,
-                name: name.clone(),
-                ..shape.clone().unwrap_or_else(empty_node)
-            };
+            let node = Node { id, name: name.clone(), ..shape.clone().unwrap_or_else(empty_node) };
             self.nodes.insert(name, node.clone());
             nodes.push(node);
         }
@@ -116,9 +103,7 @@ impl Parser {
         let mut problems = Vec::new();
         let mut settings = Settings::read(rest, &mut problems);
         let gpus = settings
-            .take("gpus", &mut problems, |what, text| {
-                words::number(what, text, 0, Node::DEVICES_MAX as i64)
-            })
+            .take("gpus", &mut problems, |what, text| words::number(what, text, 0, Node::DEVICES_MAX as i64))
             .map_or(gpus, |gpus| gpus as usize);
         let model = settings
             .take("model", &mut problems, |what, text| {
@@ -127,18 +112,11 @@ impl Parser {
                     .map_err(|error| format!("{what}: {error}"))
             })
             .unwrap_or_else(|| model.to_string());
-        let gpu_memory = settings
-            .take("gpu-memory", &mut problems, words::positive::<Bytes>)
-            .unwrap_or(gpu_memory);
-        let cpu = settings
-            .take("cpu", &mut problems, words::positive::<Cpu>)
-            .unwrap_or(Cpu::cores(cores));
-        let memory = settings
-            .take("memory", &mut problems, words::positive::<Bytes>)
-            .unwrap_or(memory);
-        let cordoned = settings
-            .take("cordoned", &mut problems, words::switch)
-            .unwrap_or(false);
+        let gpu_memory =
+            settings.take("gpu-memory", &mut problems, words::positive::<Bytes>).unwrap_or(gpu_memory);
+        let cpu = settings.take("cpu", &mut problems, words::positive::<Cpu>).unwrap_or(Cpu::cores(cores));
+        let memory = settings.take("memory", &mut problems, words::positive::<Bytes>).unwrap_or(memory);
+        let cordoned = settings.take("cordoned", &mut problems, words::switch).unwrap_or(false);
         let mut labels = BTreeMap::new();
         if let Some(pool) = settings.take("pool", &mut problems, |_, text| Ok(text.to_string())) {
             labels.insert(Name::from(POOL_LABEL), Name::from(pool));
@@ -149,20 +127,13 @@ impl Parser {
         settings.finish(&KEYS, &mut problems);
         let wrong = !problems.is_empty();
         self.problems_found(problems);
-        let device = Device {
-            model: Name::from(model),
-            memory: gpu_memory,
-        };
+        let device = Device { model: Name::from(model), memory: gpu_memory };
         (!wrong).then(|| Node {
             devices: vec![device; gpus],
             cpu,
             memory,
             labels,
-            condition: if cordoned {
-                NodeCondition::Cordoned
-            } else {
-                NodeCondition::Ready
-            },
+            condition: if cordoned { NodeCondition::Cordoned } else { NodeCondition::Ready },
             ..empty_node()
         })
     }

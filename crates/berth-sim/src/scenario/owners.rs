@@ -9,37 +9,20 @@ use berth_types::{
 };
 use std::collections::BTreeMap;
 
-const ENTITLEMENT_KEYS: [&str; 8] = [
-    "quota",
-    "quota.MODEL",
-    "limit",
-    "weight",
-    "rank",
-    "cpu-quota",
-    "memory-quota",
-    "pool",
-];
+const ENTITLEMENT_KEYS: [&str; 8] =
+    ["quota", "quota.MODEL", "limit", "weight", "rank", "cpu-quota", "memory-quota", "pool"];
 /// Enough for any organisation; bounds the cost of looking for cycles.
 const DEPARTMENTS_MAX: usize = 1000;
 const DEPARTMENT_KEYS: [&str; 1] = ["parent"];
-const PROJECT_KEYS: [&str; 7] = [
-    "department",
-    "train-on",
-    "interactive-on",
-    "min-run",
-    "time-limit",
-    "interactive-limit",
-    "idle-limit",
-];
+const PROJECT_KEYS: [&str; 7] =
+    ["department", "train-on", "interactive-on", "min-run", "time-limit", "interactive-limit", "idle-limit"];
 
 impl Parser {
     /// Reads a new department, or the change of a known one.
     pub(super) fn read_department(&mut self, rest: &[String], change: bool) -> Option<Department> {
         let (name, rest) = self.owner_name("department", rest)?;
         if self.departments.len() >= DEPARTMENTS_MAX {
-            self.problem(format!(
-                "too many departments; expected at most {DEPARTMENTS_MAX}"
-            ));
+            self.problem(format!("too many departments; expected at most {DEPARTMENTS_MAX}"));
             return None;
         }
         let known = self.departments.get(name).cloned();
@@ -66,10 +49,7 @@ impl Parser {
         let mut settings = Settings::read(rest, &mut problems);
         read_entitlement(&mut settings, &mut department.entitlements, &mut problems);
         let parent = settings.take("parent", &mut problems, |_, text| Ok(text.to_string()));
-        settings.finish(
-            &[&ENTITLEMENT_KEYS[..], &DEPARTMENT_KEYS[..]].concat(),
-            &mut problems,
-        );
+        settings.finish(&[&ENTITLEMENT_KEYS[..], &DEPARTMENT_KEYS[..]].concat(), &mut problems);
         self.problems_found(problems);
         if let Some(parent) = parent {
             department.parent = self.department_id(&parent, Some(&department));
@@ -99,10 +79,9 @@ impl Parser {
         let mut problems = Vec::new();
         let mut settings = Settings::read(rest, &mut problems);
         read_entitlement(&mut settings, &mut project.entitlements, &mut problems);
-        for (key, nodes) in [
-            ("train-on", &mut project.train_nodes),
-            ("interactive-on", &mut project.interactive_nodes),
-        ] {
+        for (key, nodes) in
+            [("train-on", &mut project.train_nodes), ("interactive-on", &mut project.interactive_nodes)]
+        {
             let values = settings.take_all(key);
             if !values.is_empty() {
                 *nodes = Selector::default();
@@ -126,10 +105,7 @@ impl Parser {
             }
         }
         let department = settings.take("department", &mut problems, |_, text| Ok(text.to_string()));
-        settings.finish(
-            &[&ENTITLEMENT_KEYS[..], &PROJECT_KEYS[..]].concat(),
-            &mut problems,
-        );
+        settings.finish(&[&ENTITLEMENT_KEYS[..], &PROJECT_KEYS[..]].concat(), &mut problems);
         self.problems_found(problems);
         if let Some(department) = department {
             project.department = self.department_id(&department, None);
@@ -140,9 +116,7 @@ impl Parser {
 
     fn owner_name<'a>(&mut self, what: &str, rest: &'a [String]) -> Option<(&'a str, &'a [String])> {
         let Some((name, rest)) = rest.split_first() else {
-            self.problem(format!(
-                "expected the name of the {what}, as in `{what} research quota=8`"
-            ));
+            self.problem(format!("expected the name of the {what}, as in `{what} research quota=8`"));
             return None;
         };
         self.noted(words::check_name(what, name, super::parse::RESERVED))?;
@@ -245,19 +219,9 @@ fn read_entitlement(
     entitlements: &mut BTreeMap<Name, Entitlement>,
     problems: &mut Vec<String>,
 ) {
-    let pool = settings
-        .take("pool", problems, |_, text| Ok(Name::from(text)))
-        .unwrap_or_else(default_pool);
+    let pool = settings.take("pool", problems, |_, text| Ok(Name::from(text))).unwrap_or_else(default_pool);
     let mut entitlement = entitlements.get(&pool).cloned().unwrap_or_default();
-    let Entitlement {
-        quota,
-        model_quotas,
-        cpu_quota,
-        memory_quota,
-        limit,
-        weight,
-        rank,
-    } = &mut entitlement;
+    let Entitlement { quota, model_quotas, cpu_quota, memory_quota, limit, weight, rank } = &mut entitlement;
     for (key, amount) in [("quota", quota), ("limit", limit), ("weight", weight)] {
         if let Some(value) = settings.take(key, problems, words::amount::<Gpus>) {
             *amount = Some(value);
@@ -269,9 +233,8 @@ fn read_entitlement(
     if let Some(value) = settings.take("memory-quota", problems, words::amount::<Bytes>) {
         *memory_quota = Some(value);
     }
-    if let Some(value) = settings.take("rank", problems, |what, text| {
-        words::number(what, text, -1000, 1000)
-    }) {
+    if let Some(value) = settings.take("rank", problems, |what, text| words::number(what, text, -1000, 1000))
+    {
         *rank = value as i32;
     }
     for (model, text) in settings.take_prefixed("quota.") {

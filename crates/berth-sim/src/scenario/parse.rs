@@ -34,14 +34,8 @@ const ASKING: [&str; 2] = ["explain", "expect"];
 pub(super) const RESERVED: &[&str] = &[
     "free", "running", "queued", "held", "finished", "evicted", "moved", "shrunk", "grown", "share", "none",
 ];
-const POLICY_KEYS: [&str; 6] = [
-    "reserve-after",
-    "reservations-per-pool",
-    "lost-cap",
-    "restart-cost",
-    "moves",
-    "search-steps",
-];
+const POLICY_KEYS: [&str; 6] =
+    ["reserve-after", "reservations-per-pool", "lost-cap", "restart-cost", "moves", "search-steps"];
 /// A scenario is a text somebody reads; larger histories are traces.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
@@ -94,10 +88,7 @@ pub(super) fn parse(file: &str, text: &str, policy: Policy) -> Result<Scenario, 
             warnings: parser.warnings,
         })
     } else {
-        Err(Problems {
-            file: file.into(),
-            problems: parser.problems,
-        })
+        Err(Problems { file: file.into(), problems: parser.problems })
     }
 }
 
@@ -161,9 +152,9 @@ impl Parser {
                 *span = value;
             }
         }
-        if let Some(value) = settings.take("reservations-per-pool", &mut problems, |what, text| {
-            words::number(what, text, 0, 1000)
-        }) {
+        if let Some(value) = settings
+            .take("reservations-per-pool", &mut problems, |what, text| words::number(what, text, 0, 1000))
+        {
             policy.reservations_per_pool = value as usize;
         }
         if let Some(value) = settings.take("search-steps", &mut problems, |what, text| {
@@ -240,9 +231,7 @@ impl Parser {
                 continue;
             };
             if project.is_some_and(|project| project != owner) {
-                self.problem(format!(
-                    "workload `{name}` belongs to another project than the one after `-p`"
-                ));
+                self.problem(format!("workload `{name}` belongs to another project than the one after `-p`"));
             }
             if ids.contains(&id) {
                 self.problem(format!("workload `{name}` is named twice"));
@@ -284,9 +273,7 @@ impl Parser {
 
     fn read_one_workload(&mut self, keyword: &str, rest: &[String]) -> Option<WorkloadId> {
         let Some((name, rest)) = rest.split_first() else {
-            self.problem(format!(
-                "expected the name of a workload, as in `{keyword} job-1`"
-            ));
+            self.problem(format!("expected the name of a workload, as in `{keyword} job-1`"));
             return None;
         };
         self.nothing_more(rest);

@@ -76,10 +76,7 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_offered_and_a_far_one_is_not() {
-        assert_eq!(
-            did_you_mean("quotta", ["quota", "limit"]),
-            "; did you mean `quota`?"
-        );
+        assert_eq!(did_you_mean("quotta", ["quota", "limit"]), "; did you mean `quota`?");
         assert_eq!(did_you_mean("xyz", ["quota", "limit"]), "");
     }
 }

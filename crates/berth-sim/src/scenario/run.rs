@@ -130,12 +130,7 @@ pub fn run(scenario: &Scenario, options: &RunOptions) -> Run {
         }
     }
     runner.end_section();
-    Run {
-        sections: runner.sections,
-        unmet: runner.unmet,
-        met: runner.met,
-        world: runner.world,
-    }
+    Run { sections: runner.sections, unmet: runner.unmet, met: runner.met, world: runner.world }
 }
 
 impl Runner {
@@ -158,11 +153,8 @@ impl Runner {
             }
             Statement::Delete(ids) => {
                 for id in ids {
-                    said(self.world.take(Change::Cancelled {
-                        workload: *id,
-                        at: now,
-                    }))
-                    .inspect_err(|_| self.world.settle())?;
+                    said(self.world.take(Change::Cancelled { workload: *id, at: now }))
+                        .inspect_err(|_| self.world.settle())?;
                 }
                 self.world.settle();
             }
@@ -188,31 +180,21 @@ impl Runner {
                 self.show_log();
                 let found = expectation.check(&self.world, self.section_start).err();
                 let text = text.clone();
-                self.steps.push(Step::Expected {
-                    line,
-                    text: text.clone(),
-                    found: found.clone(),
-                });
+                self.steps.push(Step::Expected { line, text: text.clone(), found: found.clone() });
                 return match found {
                     None => {
                         self.met += 1;
                         Ok(())
                     }
-                    Some(found) => Err(format!(
-                        "at {}: expected {text}, found {found}",
-                        clock(self.world.now())
-                    )),
+                    Some(found) => {
+                        Err(format!("at {}: expected {text}, found {found}", clock(self.world.now())))
+                    }
                 };
             }
         }
         self.world.settle();
         // Declarations before anything runs take no time, so that a scenario starts at zero.
-        if self
-            .world
-            .log()
-            .iter()
-            .any(|entry| matches!(entry.change, Change::Submitted(_)))
-        {
+        if self.world.log().iter().any(|entry| matches!(entry.change, Change::Submitted(_))) {
             self.world.advance(now + self.pace);
         }
         Ok(())
@@ -238,24 +220,13 @@ impl Runner {
 
     fn on_fail(&mut self, workload: WorkloadId) -> Result<(), String> {
         let at = self.world.now();
-        let first = match self
-            .world
-            .state()
-            .workloads
-            .get(&workload)
-            .map(|found| &found.phase)
-        {
+        let first = match self.world.state().workloads.get(&workload).map(|found| &found.phase) {
             Some(Phase::Running { tasks, .. }) => tasks.first().map(|task| task.place.rank),
             _ => None,
         };
         let rank = first.ok_or("it does not run, so it cannot fail")?;
         let outcome = TaskOutcome::Failed;
-        said(self.world.apply(Change::Ended {
-            workload,
-            rank,
-            outcome,
-            at,
-        }))
+        said(self.world.apply(Change::Ended { workload, rank, outcome, at }))
     }
 
     fn on_explain(&mut self, id: WorkloadId) {

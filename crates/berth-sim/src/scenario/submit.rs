@@ -84,18 +84,12 @@ impl Parser {
         let flags = self.read_flags(rest);
         let duplicate = self.workloads.contains_key(name);
         if duplicate {
-            self.problem(format!(
-                "there is a workload `{name}` already; names are given once"
-            ));
+            self.problem(format!("there is a workload `{name}` already; names are given once"));
         }
         if self.projects.contains_key(name) {
             self.problem(format!("`{name}` names a project; a workload needs another name"));
         }
-        if flags.project.is_none()
-            && !rest
-                .iter()
-                .any(|word| word == "-p" || word.starts_with("--project"))
-        {
+        if flags.project.is_none() && !rest.iter().any(|word| word == "-p" || word.starts_with("--project")) {
             self.problem("no project is named; expected `-p PROJECT`");
         }
         let id = WorkloadId(self.workloads.len() as u64 + 1);
@@ -219,11 +213,7 @@ impl Parser {
             self.problem(format!("--min-workers: {least} is above --workers {workers}"));
             return None;
         };
-        let kind = flags.kind.unwrap_or(if workers > 1 {
-            Kind::Distributed
-        } else {
-            Kind::Train
-        });
+        let kind = flags.kind.unwrap_or(if workers > 1 { Kind::Distributed } else { Kind::Train });
         let preemptible = flags.preemptible.unwrap_or(kind.preemptible());
         let pool = flags.pool.unwrap_or_else(default_pool);
         if !self.nodes.values().any(|node| node.pool() == pool) {
@@ -239,12 +229,7 @@ impl Parser {
             project: flags.project?,
             user: "scenario".into(),
             kind,
-            request: Request {
-                gpu,
-                models: flags.models,
-                cpu: flags.cpu,
-                memory: flags.memory,
-            },
+            request: Request { gpu, models: flags.models, cpu: flags.cpu, memory: flags.memory },
             tasks,
             pool,
             selector: flags.selector,
@@ -296,10 +281,7 @@ fn gpu_request(flags: &Flags) -> Result<GpuRequest, String> {
                     "-g: {gpus} is neither whole nor below 1; expected for example 2, or `-g 0.5 --devices 3`"
                 )
             })?;
-            Ok(GpuRequest::Fraction {
-                share,
-                devices: devices.unwrap_or(NonZeroU8::MIN),
-            })
+            Ok(GpuRequest::Fraction { share, devices: devices.unwrap_or(NonZeroU8::MIN) })
         }
     }
 }

@@ -41,9 +41,7 @@ where
     T: FromStr<Err = AmountError>,
 {
     if text.starts_with('-') {
-        return Err(format!(
-            "{what}: `{text}` is negative; expected an amount of zero or more"
-        ));
+        return Err(format!("{what}: `{text}` is negative; expected an amount of zero or more"));
     }
     text.parse().map_err(|error| format!("{what}: {error}"))
 }
@@ -64,9 +62,7 @@ where
 pub(super) fn span(what: &str, text: &str) -> Result<Span, String> {
     let span: Span = amount(what, text)?;
     if span > SPAN_MAX {
-        return Err(format!(
-            "{what}: `{text}` is too long; expected at most ten years"
-        ));
+        return Err(format!("{what}: `{text}` is too long; expected at most ten years"));
     }
     Ok(span)
 }
@@ -83,9 +79,7 @@ pub(super) fn positive_span(what: &str, text: &str) -> Result<Span, String> {
 pub(super) fn number(what: &str, text: &str, least: i64, most: i64) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!(
-            "{what}: expected a whole number from {least} to {most}, found `{text}`"
-        )),
+        _ => Err(format!("{what}: expected a whole number from {least} to {most}, found `{text}`")),
     }
 }
 
@@ -121,9 +115,7 @@ pub(super) fn check_name(what: &str, name: &str, reserved: &[&str]) -> Result<()
         ));
     }
     if reserved.contains(&name) {
-        return Err(format!(
-            "`{name}` is a word of the language and cannot name a {what}"
-        ));
+        return Err(format!("`{name}` is a word of the language and cannot name a {what}"));
     }
     Ok(())
 }

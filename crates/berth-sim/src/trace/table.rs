@@ -29,10 +29,7 @@ impl Table {
 
     /// A table that is in memory already; `file` is what errors call it.
     pub fn from_text(file: &str, text: impl Into<String>) -> Self {
-        Self {
-            file: file.into(),
-            text: text.into(),
-        }
+        Self { file: file.into(), text: text.into() }
     }
 
     /// The rows, each with the named columns picked out of the file's own, whatever their order there. A name that
@@ -51,10 +48,9 @@ impl Table {
                     None => (*column, false),
                 };
                 match names.iter().position(|name| *name == wanted) {
-                    None if !optional => Err(anyhow!(
-                        "{}:1: expected a column `{column}`, found `{header}`",
-                        self.file
-                    )),
+                    None if !optional => {
+                        Err(anyhow!("{}:1: expected a column `{column}`, found `{header}`", self.file))
+                    }
                     position => Ok(position),
                 }
             })
@@ -93,9 +89,7 @@ impl<'a> Row<'a> {
 
     /// A column as a value; `expected` is what the error asks for.
     pub fn value<T: FromStr>(&self, column: usize, expected: &str) -> anyhow::Result<T> {
-        self.text(column)
-            .parse()
-            .map_err(|_| self.wrong(column, expected))
+        self.text(column).parse().map_err(|_| self.wrong(column, expected))
     }
 
     /// The error for a column that holds something else than `expected`.
@@ -113,18 +107,9 @@ impl<'a> Row<'a> {
 /// Lines of aligned text: the first column to the left, numbers to the right.
 pub fn aligned<T: Display>(header: &[&str], rows: &[Vec<T>]) -> String {
     let mut cells: Vec<Vec<String>> = vec![header.iter().map(ToString::to_string).collect()];
-    cells.extend(
-        rows.iter()
-            .map(|row| row.iter().map(ToString::to_string).collect()),
-    );
+    cells.extend(rows.iter().map(|row| row.iter().map(ToString::to_string).collect()));
     let widths: Vec<usize> = (0..header.len())
-        .map(|column| {
-            cells
-                .iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
-        })
+        .map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
     let mut text = String::new();
     for row in &cells {
@@ -157,23 +142,12 @@ mod tests {
     #[test]
     fn an_error_names_the_file_the_line_and_what_was_expected() {
         let table = Table::from_text("jobs.csv", "gpus,project\n\nmany,red\n");
-        let error = table.rows(&["gpus"]).unwrap()[0]
-            .value::<u32>(0, "a whole number")
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "jobs.csv:3: expected a whole number in column `gpus`, found `many`"
-        );
+        let error = table.rows(&["gpus"]).unwrap()[0].value::<u32>(0, "a whole number").unwrap_err();
+        assert_eq!(error.to_string(), "jobs.csv:3: expected a whole number in column `gpus`, found `many`");
         let missing = table.rows(&["submit_s"]).unwrap_err();
-        assert_eq!(
-            missing.to_string(),
-            "jobs.csv:1: expected a column `submit_s`, found `gpus,project`"
-        );
+        assert_eq!(missing.to_string(), "jobs.csv:1: expected a column `submit_s`, found `gpus,project`");
         let short = Table::from_text("jobs.csv", "a,b\n1\n");
-        assert_eq!(
-            short.rows(&["a"]).unwrap_err().to_string(),
-            "jobs.csv:2: expected 2 fields, found 1"
-        );
+        assert_eq!(short.rows(&["a"]).unwrap_err().to_string(), "jobs.csv:2: expected 2 fields, found 1");
     }
 
     #[test]

@@ -101,12 +101,7 @@ impl Expectation {
         let state = world.state();
         let names = |ids: &BTreeSet<WorkloadId>| report::names(state, ids.iter().copied());
         match self {
-            Self::Project {
-                project,
-                gpus,
-                fair,
-                standings,
-            } => {
+            Self::Project { project, gpus, fair, standings } => {
                 if let Some((expected, quota)) = gpus {
                     let found = report::project_gpus(state, *project);
                     let found_quota = report::project_quota(state, *project);
@@ -123,9 +118,7 @@ impl Expectation {
                 }
                 standings.iter().try_for_each(|(standing, which)| {
                     let found = report::standing_of(state, Some(*project), *standing);
-                    which
-                        .check(&found)
-                        .map_err(|()| format!("{standing}={}", names(&found)))
+                    which.check(&found).map_err(|()| format!("{standing}={}", names(&found)))
                 })
             }
             Self::Workload { .. } => self.check_workload(world),
@@ -135,9 +128,7 @@ impl Expectation {
             },
             Self::All(standing, which) => {
                 let found = report::standing_of(state, None, *standing);
-                which
-                    .check(&found)
-                    .map_err(|()| format!("{standing} {}: {}", found.len(), names(&found)))
+                which.check(&found).map_err(|()| format!("{standing} {}: {}", found.len(), names(&found)))
             }
             Self::Met(decision, expected) => {
                 let found: BTreeSet<_> = world.log()[since..]
@@ -155,11 +146,7 @@ impl Expectation {
             }
             Self::Share(ids) => {
                 let devices = |id: &WorkloadId| -> BTreeSet<(NodeId, u8)> {
-                    let places = state
-                        .workloads
-                        .get(id)
-                        .into_iter()
-                        .flat_map(|workload| workload.places());
+                    let places = state.workloads.get(id).into_iter().flat_map(|workload| workload.places());
                     places
                         .flat_map(|place| place.devices.iter().map(|taken| (place.node, taken.device)))
                         .collect()
@@ -176,15 +163,7 @@ impl Expectation {
     }
 
     fn check_workload(&self, world: &World) -> Result<(), String> {
-        let Self::Workload {
-            workload: id,
-            standing,
-            nodes,
-            workers,
-            within,
-            because,
-        } = self
-        else {
+        let Self::Workload { workload: id, standing, nodes, workers, within, because } = self else {
             return Ok(());
         };
         let state = world.state();
@@ -219,9 +198,7 @@ impl Expectation {
             }
         }
         if let Some(expected) = because {
-            let found = world
-                .explain(*id)
-                .map(|explanation| reason_word(&explanation.reason));
+            let found = world.explain(*id).map(|explanation| reason_word(&explanation.reason));
             if found != Some(*expected) {
                 return Err(format!("because {}", found.unwrap_or("of nothing")));
             }

@@ -26,10 +26,7 @@ const DECISIONS: [(&str, Decision); 4] = [
     ("grown", Decision::Grown),
 ];
 fn standing(word: &str) -> Option<Standing> {
-    STANDINGS
-        .iter()
-        .find(|(name, _)| *name == word)
-        .map(|(_, standing)| *standing)
+    STANDINGS.iter().find(|(name, _)| *name == word).map(|(_, standing)| *standing)
 }
 
 impl Parser {
@@ -70,15 +67,10 @@ impl Parser {
             name if self.projects.contains_key(name) => self.expect_project(name, rest),
             name if self.workloads.contains_key(name) => self.expect_workload(name, rest),
             name => {
-                let known = self
-                    .projects
-                    .keys()
-                    .chain(self.workloads.keys())
-                    .map(String::as_str);
+                let known = self.projects.keys().chain(self.workloads.keys()).map(String::as_str);
                 let verbs = DECISIONS.iter().map(|(name, _)| *name);
-                let all = known
-                    .chain(verbs)
-                    .chain(["free", "share", "running", "queued", "held", "finished"]);
+                let all =
+                    known.chain(verbs).chain(["free", "share", "running", "queued", "held", "finished"]);
                 let hint = match did_you_mean(name, all) {
                     hint if hint.is_empty() => {
                         "; expected a project, a workload, free, share, running, queued, \
@@ -117,16 +109,9 @@ impl Parser {
             }
         }
         if gpus.is_none() && fair.is_none() && standings.is_empty() {
-            self.problem(format!(
-                "expected what {name} has, as in `expect {name} 4/4 queued=none`"
-            ));
+            self.problem(format!("expected what {name} has, as in `expect {name} 4/4 queued=none`"));
         }
-        Some(Expectation::Project {
-            project,
-            gpus,
-            fair,
-            standings,
-        })
+        Some(Expectation::Project { project, gpus, fair, standings })
     }
 
     fn expect_workload(&mut self, name: &str, rest: &[String]) -> Option<Expectation> {
@@ -134,9 +119,7 @@ impl Parser {
         let (mut found, mut nodes, mut workers, mut within, mut because) = (None, None, None, None, None);
         let mut words = rest.iter().map(String::as_str);
         if rest.is_empty() {
-            self.problem(format!(
-                "expected where {name} stands, as in `expect {name} running`"
-            ));
+            self.problem(format!("expected where {name} stands, as in `expect {name} running`"));
         }
         while let Some(word) = words.next() {
             if let Some(standing) = standing(word) {
@@ -144,9 +127,7 @@ impl Parser {
                 continue;
             }
             if let Some(count) = word.strip_prefix("workers=") {
-                workers = self
-                    .noted(words::number("workers", count, 0, 100_000))
-                    .map(|count| count as usize);
+                workers = self.noted(words::number("workers", count, 0, 100_000)).map(|count| count as usize);
                 continue;
             }
             match (word, words.next()) {
@@ -180,14 +161,7 @@ impl Parser {
                 }
             }
         }
-        Some(Expectation::Workload {
-            workload,
-            standing: found,
-            nodes,
-            workers,
-            within,
-            because,
-        })
+        Some(Expectation::Workload { workload, standing: found, nodes, workers, within, because })
     }
 
     fn read_names(&mut self, words: &[String]) -> Option<BTreeSet<WorkloadId>> {

@@ -1,7 +1,7 @@
 //! Fragmentation gradient descent (FGD, ATC'23), as published: the float arithmetic and its rounding are part of it.
 
 use super::{
-    openb::{PodList, Shape, WHOLE},
+    PodList, Shape, WHOLE,
     replay::{NodeState, Rater, Rating},
 };
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -19,17 +19,12 @@ pub struct MixClass {
 pub fn typical_classes(list: &PodList) -> Vec<MixClass> {
     let mut counts: BTreeMap<Shape, u64> = BTreeMap::new();
     for &pod in &list.pods {
-        let shape = Shape {
-            memory_mib: 0,
-            ..list.shapes[pod]
-        };
+        let shape = Shape { memory_mib: 0, ..list.shapes[pod] };
         *counts.entry(shape).or_default() += 1;
     }
     let all = list.pods.len() as u64;
-    let mut classes: Vec<MixClass> = counts
-        .into_iter()
-        .map(|(shape, count)| MixClass { shape, count })
-        .collect();
+    let mut classes: Vec<MixClass> =
+        counts.into_iter().map(|(shape, count)| MixClass { shape, count }).collect();
     classes.sort_by_key(|class| (Reverse(class.count), class.shape));
     let mut covered = 0;
     classes.retain(|class| {
@@ -86,10 +81,7 @@ impl Rater for Fgd {
         let rated = |devices: u8| {
             let growth = self.fragmentation(&node.after(shape, devices)) - before;
             let score = (100.0 / (1.0 + growth.exp())) as i64;
-            Rating {
-                key: (-score, 0),
-                devices,
-            }
+            Rating { key: (-score, 0), devices }
         };
         if shape.gpus == 1 && shape.share_milli < WHOLE {
             node.candidates(shape)

@@ -1,10 +1,11 @@
 //! The policies FGD was compared with.
 
 use super::{
-    openb::{Shape, WHOLE},
-    random::Random,
+    Shape, WHOLE,
     replay::{NodeState, Rater, Rating},
+    shuffle,
 };
+use crate::random::SplitMix64;
 
 /// The largest host of the trace, by which amounts are made comparable.
 const CPU_MAX: f64 = 128_000.0;
@@ -16,10 +17,7 @@ pub struct Formula(pub fn(&NodeState, &Shape) -> i64);
 
 impl Rater for Formula {
     fn rate(&mut self, node: &NodeState, shape: &Shape) -> Rating {
-        Rating {
-            key: (-(self.0)(node, shape), 0),
-            devices: node.tightest(shape),
-        }
+        Rating { key: (-(self.0)(node, shape), 0), devices: node.tightest(shape) }
     }
 }
 
@@ -72,19 +70,15 @@ pub fn clustering(node: &NodeState, shape: &Shape) -> i64 {
 
 /// A random node and random devices.
 #[derive(Debug)]
-pub struct AnyNode(pub Random);
+pub struct AnyNode(pub SplitMix64);
 
 impl Rater for AnyNode {
     fn rate(&mut self, node: &NodeState, shape: &Shape) -> Rating {
         let mut devices = 0;
-        let mut fitting: Vec<usize> = (0..node.devices.len())
-            .filter(|&index| node.devices[index] >= shape.share_milli)
-            .collect();
-        self.0.shuffle(&mut fitting);
-        fitting
-            .iter()
-            .take(usize::from(shape.gpus))
-            .for_each(|index| devices |= 1 << index);
+        let mut fitting: Vec<usize> =
+            (0..node.devices.len()).filter(|&index| node.devices[index] >= shape.share_milli).collect();
+        shuffle(&mut fitting, &mut self.0);
+        fitting.iter().take(usize::from(shape.gpus)).for_each(|index| devices |= 1 << index);
         Rating { key: (0, 0), devices }
     }
 }

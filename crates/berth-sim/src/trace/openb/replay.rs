@@ -1,9 +1,7 @@
 //! One run of the FGD experiment: pods arrive, the best-rated node takes each, nothing departs.
 
-use super::{
-    openb::{DEVICES_MAX, Hosts, PodList, Shape, WHOLE},
-    random::Random,
-};
+use super::{DEVICES_MAX, Hosts, PodList, Shape, WHOLE, shuffle};
+use crate::random::SplitMix64;
 
 /// What is free on a host, and what it has in all.
 #[derive(Debug, Clone)]
@@ -36,11 +34,7 @@ impl NodeState {
             && shape.memory_mib <= self.memory
             && (shape.gpus == 0
                 || shape.accepts(self.model)
-                    && self
-                        .devices
-                        .iter()
-                        .filter(|&&free| free >= shape.share_milli)
-                        .count()
+                    && self.devices.iter().filter(|&&free| free >= shape.share_milli).count()
                         >= usize::from(shape.gpus))
     }
 
@@ -110,10 +104,7 @@ pub struct Curve {
 impl Curve {
     /// A curve up to 130 percent.
     pub fn new() -> Self {
-        Self {
-            sums: vec![0.0; 132],
-            counts: vec![0; 132],
-        }
+        Self { sums: vec![0.0; 132], counts: vec![0; 132] }
     }
 
     /// Records where the run stands, all in thousandths of a GPU.
@@ -150,7 +141,7 @@ pub enum Ties {
 pub const TUNED_PERCENT: u64 = 130;
 
 /// The empty nodes of a run in their tie order, and its arrivals. Both follow from the seed alone.
-pub fn set_up(hosts: &Hosts, list: &PodList, random: &mut Random) -> (Vec<NodeState>, Vec<usize>) {
+pub fn set_up(hosts: &Hosts, list: &PodList, random: &mut SplitMix64) -> (Vec<NodeState>, Vec<usize>) {
     let arrivals = list.arrivals(hosts.gpu_milli() * TUNED_PERCENT / 100, random);
     let mut nodes: Vec<NodeState> = hosts
         .hosts
@@ -169,13 +160,13 @@ pub fn set_up(hosts: &Hosts, list: &PodList, random: &mut Random) -> (Vec<NodeSt
             }
         })
         .collect();
-    random.shuffle(&mut nodes);
+    shuffle(&mut nodes, random);
     (nodes, arrivals)
 }
 
 /// Runs one seed.
 pub fn run(hosts: &Hosts, list: &PodList, seed: u64, rater: &mut dyn Rater, ties: Ties) -> Curve {
-    let mut random = Random::seeded(seed);
+    let mut random = SplitMix64::new(seed);
     let (mut nodes, arrivals) = set_up(hosts, list, &mut random);
     let total = hosts.gpu_milli();
     let (mut arrived, mut allocated) = (0, 0);
@@ -220,9 +211,9 @@ fn first_best(ratings: &[Option<Rating>]) -> Option<(usize, Rating)> {
     best
 }
 
-fn random_best(ratings: &[Option<Rating>], random: &mut Random) -> Option<(usize, Rating)> {
+fn random_best(ratings: &[Option<Rating>], random: &mut SplitMix64) -> Option<(usize, Rating)> {
     let mut best: Option<(usize, Rating)> = None;
-    let mut equals = 0;
+    let mut equals = 0u64;
     for (node, rating) in ratings.iter().enumerate() {
         let Some(rating) = rating else { continue };
         match best {
@@ -253,11 +244,7 @@ struct RatingCache {
 
 impl RatingCache {
     fn new(shapes: usize, nodes: usize) -> Self {
-        Self {
-            shapes: vec![(0, Vec::new()); shapes],
-            log: Vec::new(),
-            nodes,
-        }
+        Self { shapes: vec![(0, Vec::new()); shapes], log: Vec::new(), nodes }
     }
 
     fn clear(&mut self) {

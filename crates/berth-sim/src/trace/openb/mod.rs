@@ -1,6 +1,14 @@
 //! The openb trace: hosts, what pods ask for, and the stream of arrivals the FGD experiment makes of a pod list.
 
-use super::{random::Random, table::Table};
+pub mod baselines;
+pub mod engine;
+pub mod fgd;
+pub mod proto;
+pub mod replay;
+pub mod report;
+
+use super::table::Table;
+use crate::random::SplitMix64;
 use anyhow::{Context, bail};
 use std::{collections::BTreeMap, path::Path};
 
@@ -87,10 +95,7 @@ impl Hosts {
 
     /// All devices, in thousandths.
     pub fn gpu_milli(&self) -> u64 {
-        self.hosts
-            .iter()
-            .map(|host| u64::from(host.gpus) * u64::from(WHOLE))
-            .sum()
+        self.hosts.iter().map(|host| u64::from(host.gpus) * u64::from(WHOLE)).sum()
     }
 }
 
@@ -142,14 +147,7 @@ impl PodList {
 
     fn parse(table: &Table, models: &[String]) -> anyhow::Result<Self> {
         // The multigpu lists name no models and have no such column.
-        let columns = [
-            "name",
-            "cpu_milli",
-            "memory_mib",
-            "num_gpu",
-            "gpu_milli",
-            "gpu_spec?",
-        ];
+        let columns = ["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec?"];
         let mut named = Vec::new();
         for row in table.rows(&columns)? {
             let mut bits = 0;
@@ -175,10 +173,7 @@ impl PodList {
         }
         named.sort();
         let mut index: BTreeMap<Shape, usize> = named.iter().map(|(_, shape)| (*shape, 0)).collect();
-        index
-            .values_mut()
-            .enumerate()
-            .for_each(|(position, value)| *value = position);
+        index.values_mut().enumerate().for_each(|(position, value)| *value = position);
         Ok(Self {
             shapes: index.keys().copied().collect(),
             pods: named.iter().map(|(_, shape)| index[shape]).collect(),
@@ -187,27 +182,34 @@ impl PodList {
 
     /// The arrivals of one run: all pods in random order, then tuned to `target_milli` of GPU demand by repeating
     /// random pods of the list, or by dropping random arrivals when the list itself asks for more.
-    pub fn arrivals(&self, target_milli: u64, random: &mut Random) -> Vec<usize> {
+    pub fn arrivals(&self, target_milli: u64, random: &mut SplitMix64) -> Vec<usize> {
         let mut arrivals = self.pods.clone();
-        random.shuffle(&mut arrivals);
+        shuffle(&mut arrivals, random);
         let demand = |shape: usize| self.shapes[shape].gpu_milli();
         let mut asked: u64 = arrivals.iter().map(|&shape| demand(shape)).sum();
         if asked == 0 {
             return arrivals;
         }
         while asked < target_milli {
-            let shape = self.pods[random.below(self.pods.len())];
+            let shape = self.pods[random.below(self.pods.len() as u64) as usize];
             asked += demand(shape);
             arrivals.push(shape);
         }
         while asked > target_milli {
-            let position = random.below(arrivals.len());
+            let position = random.below(arrivals.len() as u64) as usize;
             if asked - demand(arrivals[position]) < target_milli {
                 break;
             }
             asked -= demand(arrivals.remove(position));
         }
         arrivals
+    }
+}
+
+/// Puts `items` in random order (Fisher and Yates).
+pub fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last as u64 + 1) as usize);
     }
 }
 
@@ -229,11 +231,7 @@ mod tests {
     fn pods_are_in_the_order_of_their_names() {
         let (hosts, list) = parsed();
         assert_eq!(hosts.gpu_milli(), 10_000);
-        let asked: Vec<u64> = list
-            .pods
-            .iter()
-            .map(|&pod| list.shapes[pod].gpu_milli())
-            .collect();
+        let asked: Vec<u64> = list.pods.iter().map(|&pod| list.shapes[pod].gpu_milli()).collect();
         assert_eq!(asked, [0, 500, 2000]);
         assert!(list.shapes[list.pods[1]].accepts(0) && list.shapes[list.pods[1]].accepts(1));
     }
@@ -243,9 +241,9 @@ mod tests {
         let (_, list) = parsed();
         let demand =
             |arrivals: &[usize]| -> u64 { arrivals.iter().map(|&pod| list.shapes[pod].gpu_milli()).sum() };
-        let more = list.arrivals(10_000, &mut Random::seeded(1));
+        let more = list.arrivals(10_000, &mut SplitMix64::new(1));
         assert!((10_000..12_000).contains(&demand(&more)));
-        let fewer = list.arrivals(2_000, &mut Random::seeded(1));
+        let fewer = list.arrivals(2_000, &mut SplitMix64::new(1));
         assert!((2_000..=2_500).contains(&demand(&fewer)));
     }
 
