@@ -4,6 +4,7 @@ use anyhow::Context;
 use berth_sim::{
     Faults, chart, read_policy,
     scenario::{self, Run, RunOptions, Scenario, Step},
+    trace::{self, cli::TraceArgs},
 };
 use berth_types::Policy;
 use clap::{Args, Subcommand};
@@ -22,6 +23,8 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 pub(crate) enum SimCommand {
     /// Run scenarios and check what they expect
     Run(RunArgs),
+    /// Replay public traces and compare with published results
+    Trace(TraceArgs),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +78,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
     match command {
         SimCommand::Run(arguments) => run_scenarios(&arguments),
+        SimCommand::Trace(arguments) => trace::cli::run(arguments),
     }
 }
 

@@ -83,7 +83,7 @@ fn a_chart_is_drawn_into_the_file() {
 
 #[test]
 fn help_and_completions_are_answers() {
-    for arguments in [&["--help"][..], &["sim", "run", "--help"], &["completions", "bash"]] {
+    for arguments in [&["--help"][..], &["sim", "run", "--help"], &["sim", "trace", "--help"], &["completions", "bash"]] {
         let output = berth(arguments, "");
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{arguments:?}");

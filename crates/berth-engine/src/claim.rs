@@ -83,6 +83,23 @@ impl Pool {
         node.within(&node.used, &ask.amounts, ask.model)
     }
 
+    /// For every account from the project up, whether the ask keeps it within quota. A level without a quota promises
+    /// nothing of its own, so it is as good as the level below it.
+    pub(crate) fn within_quota_by_level(&self, ask: &Ask) -> Vec<(u32, bool)> {
+        let mut below = false;
+        let path = self.tree.path(ask.project);
+        path.map(|(position, node)| {
+            below = if node.has_quota { node.within(&node.used, &ask.amounts, ask.model) } else { below };
+            (position, below)
+        })
+        .collect()
+    }
+
+    /// Whether the top level of the ask's path is within quota, so that other departments can be taken from.
+    pub(crate) fn within_quota_at_top(&self, ask: &Ask) -> bool {
+        self.within_quota_by_level(ask).last().is_some_and(|(_, within)| *within)
+    }
+
     /// Whether the ask keeps every account within quota.
     pub(crate) fn within_quota(&self, ask: &Ask) -> bool {
         self.tree.path(ask.project).all(|(_, node)| node.within(&node.used, &ask.amounts, ask.model))
@@ -96,9 +113,7 @@ impl Pool {
     /// Whether something could be taken from other projects: the project or the top level is within quota, or all
     /// are within share.
     pub(crate) fn may_take_from_others(&self, ask: &Ask) -> bool {
-        let top = self.tree.path(ask.project).last();
-        let quota = top.is_some_and(|(position, _)| self.within_quota_at(position, ask));
-        quota || self.within_quota_at(ask.project, ask) || (ask.preemptible && self.within_share(ask))
+        self.within_quota_at_top(ask) || self.within_quota_at(ask.project, ask) || (ask.preemptible && self.within_share(ask))
     }
 
     /// Why a start on free capacity is allowed.

@@ -57,11 +57,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(pool: &Pool, ask: Ask, rule: Rule, line: Line) -> Self {
-        let mut within_from: Vec<(u32, bool)> = pool
-            .tree
-            .path(ask.project)
-            .map(|(position, _)| (position, pool.within_quota_at(position, &ask)))
-            .collect();
+        let mut within_from = pool.within_quota_by_level(&ask);
         if rule == Rule::Quota {
             let mut all = true;
             for (_, within) in within_from.iter_mut().rev() {
@@ -74,6 +70,18 @@ impl Ledger {
 
     /// Whether anything may be taken from a project.
     pub(crate) fn may_take_from(&mut self, pool: &Pool, project: u32) -> bool {
+        // Most projects are not above the line at all, and that is seen without looking further up.
+        let node = pool.tree.at(project);
+        let other_dimensions = node.other_quotas != [None; 2] || !node.model_quotas.is_empty();
+        let used = node.used.amounts[GPU];
+        let above = match self.rule {
+            Rule::Quota | Rule::QuotaInside(_) => used > node.quota || other_dimensions,
+            Rule::Share => used > node.share,
+            Rule::None => false,
+        };
+        if !above {
+            return false;
+        }
         if !self.levels.contains_key(&project) {
             let levels = self.find_levels(pool, project);
             self.levels.insert(project, levels);
@@ -175,6 +183,16 @@ impl Ledger {
     /// Whether everything charged so far may be taken together.
     pub(crate) fn holds(&self) -> bool {
         self.broken == 0
+    }
+
+    /// The largest victim a project could give without going below the line.
+    pub(crate) fn largest_from(&mut self, pool: &Pool, project: u32) -> u64 {
+        if self.rule != Rule::Share || !self.may_take_from(pool, project) {
+            return u64::MAX;
+        }
+        let Some(Some(levels)) = self.levels.get(&project) else { return u64::MAX };
+        let least = levels.iter().map(|level| self.budgets[level].excess[GPU]).min().unwrap_or(0);
+        u64::try_from(least).unwrap_or(0)
     }
 
     /// The most GPUs that could ever be taken from a project, given the sizes of its victims.

@@ -55,6 +55,13 @@ pub(crate) struct Heads {
     now: Time,
 }
 
+impl Heads {
+    /// A workload that just came may take what those before it could not.
+    pub(crate) fn forget_failure(&mut self, project: u32, class: u32) {
+        self.failed.remove(&(project, class));
+    }
+}
+
 impl Pool {
     /// What goes next, if anything may.
     pub(crate) fn next_head(&mut self, now: Time) -> Option<Next> {

@@ -439,7 +439,10 @@ impl Pool {
     fn project_into_indexes(&mut self, slot: u32, sign: Sign) {
         let entry = self.entries[slot as usize].take().expect("a slot in use");
         let workload = &entry.workload;
-        self.version += 1;
+        // A workload that only waits gives nobody anything to take.
+        if workload.places().next().is_some() || !workload.leaving().is_empty() {
+            self.version += 1;
+        }
         for place in workload.places() {
             self.project_place(place, slot, sign);
         }
@@ -487,6 +490,7 @@ impl Pool {
             let class = &mut self.classes[entry.class as usize];
             match sign {
                 Sign::Plus => {
+                    self.heads.forget_failure(entry.project, entry.class);
                     queue.waiting.entry(entry.class).or_default().insert(key);
                     class.projects.insert(entry.project);
                     self.waiting_classes.insert(entry.class);
@@ -621,6 +625,7 @@ impl Pool {
 
     fn project_reserved(&mut self, place: &Place, slot: u32, sign: Sign) {
         let Some(at) = self.node_slot(place.node) else { return };
+        self.version += 1;
         self.touch(place.node);
         let node = self.nodes[at as usize].as_mut().expect("was just touched");
         match sign {
@@ -680,6 +685,9 @@ impl Pool {
                 .map(|(class, count)| class.asked * count)
                 .sum()
         });
+        if !changed.is_empty() {
+            self.version += 1;
+        }
         // A department's share matters to every project below it.
         for position in changed {
             self.mark_below(position);

@@ -71,11 +71,12 @@ impl Victims {
         self.groups.keys().map(|group| group.gpus)
     }
 
-    /// Slots in the order they are taken: lower priority, least work lost, later start, id.
-    pub(crate) fn in_order(&self, now: Time, cap: Span) -> VictimOrder<'_> {
+    /// Slots of victims up to a size, in the order they are taken: lower priority, least work lost, later start, id.
+    pub(crate) fn in_order(&self, now: Time, cap: Span, largest: u64) -> VictimOrder<'_> {
         let runs = self
             .groups
             .iter()
+            .filter(|(group, _)| group.gpus <= largest)
             .map(|(group, members)| VictimRun { group: *group, members: members.iter(), head: None })
             .collect();
         VictimOrder { runs, now, cap }

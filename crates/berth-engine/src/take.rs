@@ -79,8 +79,7 @@ impl Pool {
             return if own { vec![preemption] } else { Vec::new() };
         }
         let mut ways = Vec::new();
-        let top = self.tree.path(ask.project).last();
-        let from_all = top.is_some_and(|(position, _)| self.within_quota_at(position, ask));
+        let from_all = self.within_quota_at_top(ask);
         if from_all {
             ways.push(Way { rule: Rule::Quota, own, lines: &[Line::Keep, Line::Straddle] });
         } else if !self.extras.is_empty() {
@@ -119,7 +118,8 @@ impl Pool {
             let node = self.tree.at(self.entry(slot).project);
             most += if queue.victims.is_empty() { 0 } else { u128::from(node.used.amounts[GPU]) };
         }
-        let mut ledger = crate::ledger::Ledger::new(self, *ask, rule, Line::Straddle);
+        let line = if rule == Rule::Share { Line::Keep } else { Line::Straddle };
+        let mut ledger = crate::ledger::Ledger::new(self, *ask, rule, line);
         for project in 0..self.queues.len() as u32 {
             if most >= needed {
                 return Ok(());

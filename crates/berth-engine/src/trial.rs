@@ -27,8 +27,31 @@ pub(crate) struct Unit {
 
 struct Taken<'a> {
     unit: Unit,
-    places: Vec<&'a Place>,
+    places: Places<'a>,
     size: Dimensions,
+}
+
+/// The places a victim gives; nearly always one.
+enum Places<'a> {
+    One(&'a Place),
+    Many(Vec<&'a Place>),
+}
+
+impl<'a> Places<'a> {
+    fn of(mut places: impl Iterator<Item = &'a Place>) -> Self {
+        let (first, second) = (places.next(), places.next());
+        match (first, second) {
+            (Some(only), None) => Self::One(only),
+            (first, second) => Self::Many(first.into_iter().chain(second).chain(places).collect()),
+        }
+    }
+
+    fn as_slice(&self) -> &[&'a Place] {
+        match self {
+            Self::One(place) => std::slice::from_ref(place),
+            Self::Many(places) => places,
+        }
+    }
 }
 
 struct TrialNode {
@@ -59,6 +82,7 @@ pub(crate) struct Trial<'a> {
     /// The domain that was first to have room.
     domain: Option<u32>,
     taken: Vec<Taken<'a>>,
+    in_trial: BTreeSet<Unit>,
     extras_taken: BTreeSet<(u32, u32)>,
 }
 
@@ -84,6 +108,7 @@ impl<'a> Trial<'a> {
             room: BTreeMap::new(),
             domain: None,
             taken: Vec::new(),
+            in_trial: BTreeSet::new(),
             extras_taken: BTreeSet::new(),
         };
         trial.reset();
@@ -191,6 +216,7 @@ impl<'a> Trial<'a> {
         // Cheapest first; equal costs go to the smaller node.
         let mut options = BinaryHeap::new();
         let entry = |cost: u64, node: u32, pool: &Pool| std::cmp::Reverse((cost, pool.node(node).id, node));
+        self.in_trial.clear();
         for (node, units) in local {
             if let Some((cost, _)) = self.cheapest_copy(*node, units) {
                 options.push(entry(cost, *node, self.pool));
@@ -205,6 +231,7 @@ impl<'a> Trial<'a> {
             }
             for unit in victims {
                 self.take(unit);
+                self.in_trial.insert(unit);
             }
             if let Some((cost, _)) = self.cheapest_copy(node, local[&node]) {
                 options.push(entry(cost, node, self.pool));
@@ -222,7 +249,7 @@ impl<'a> Trial<'a> {
             if self.copies_on(node) > before {
                 break;
             }
-            if self.taken.iter().any(|taken| taken.unit == *unit) {
+            if self.in_trial.contains(unit) {
                 continue;
             }
             self.take(*unit);
@@ -359,14 +386,14 @@ impl<'a> Trial<'a> {
             && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
     }
 
-    fn places_of(&self, unit: Unit) -> Vec<&'a Place> {
+    fn places_of(&self, unit: Unit) -> Places<'a> {
         let workload = &self.pool.entry(unit.slot).workload;
         match unit.extra {
-            Some(rank) => workload.extra_places().filter(|place| place.rank == rank).collect(),
-            None => workload
-                .places()
-                .filter(|place| !self.extras_taken.contains(&(unit.slot, place.rank)))
-                .collect(),
+            Some(rank) => Places::of(workload.extra_places().filter(|place| place.rank == rank)),
+            None if self.extras_taken.is_empty() => Places::of(workload.places()),
+            None => Places::of(
+                workload.places().filter(|place| !self.extras_taken.contains(&(unit.slot, place.rank))),
+            ),
         }
     }
 
@@ -374,29 +401,40 @@ impl<'a> Trial<'a> {
         let places = self.places_of(unit);
         let mut size = [0; 4];
         if unit.extra.is_none() {
-            let charge = self.pool.charge_of(self.pool.entry(unit.slot).workload.base_places());
-            size[..3].copy_from_slice(&charge.amounts);
-            size[3] = charge
-                .models
-                .iter()
-                .find(|(model, _)| Some(*model) == self.model)
-                .map_or(0, |(_, gpus)| *gpus);
+            size = self.size_of(unit.slot);
         }
         let taken = Taken { unit, places, size };
         self.redo(&taken);
         self.taken.push(taken);
     }
 
+    /// What a workload is charged, in the dimensions of a budget.
+    fn size_of(&self, slot: u32) -> Dimensions {
+        let workload = &self.pool.entry(slot).workload;
+        if let Some(model) = self.model {
+            let charge = self.pool.charge_of(workload.base_places());
+            let of_model = charge.models.iter().find(|(of, _)| *of == model).map_or(0, |(_, gpus)| *gpus);
+            return [charge.amounts[0], charge.amounts[1], charge.amounts[2], of_model];
+        }
+        let mut size = [0; 4];
+        for place in workload.base_places() {
+            size[0] += place.gpus().0;
+            size[1] += place.cpu.0;
+            size[2] += place.memory.0;
+        }
+        size
+    }
+
     fn redo(&mut self, taken: &Taken<'a>) {
         self.charge(taken, true);
-        for place in &taken.places {
+        for place in taken.places.as_slice() {
             self.change_node(place, true);
         }
     }
 
     fn undo(&mut self, taken: &Taken<'a>) {
         self.charge(taken, false);
-        for place in &taken.places {
+        for place in taken.places.as_slice() {
             self.change_node(place, false);
         }
     }

@@ -48,8 +48,13 @@ impl<'a> Units<'a> {
         let mut projects = Vec::new();
         if rule != Rule::None {
             for project in 0..pool.queues.len() as u32 {
-                if !pool.queues[project as usize].victims.is_empty() && ledger.may_take_from(pool, project) {
-                    projects.push(Precedence::of(pool, project));
+                let victims = &pool.queues[project as usize].victims;
+                if victims.is_empty() || !ledger.may_take_from(pool, project) {
+                    continue;
+                }
+                let largest = ledger.largest_from(pool, project);
+                if victims.sizes().any(|size| size <= largest) {
+                    projects.push(Precedence::of(pool, project, largest));
                 }
             }
         }
@@ -101,15 +106,15 @@ impl<'a> Units<'a> {
     }
 
     fn next_run(&mut self) -> Option<Run<'a>> {
-        let (project, below) = match self.projects.pop() {
-            Some(precedence) => (precedence.project, None),
+        let (project, below, largest) = match self.projects.pop() {
+            Some(precedence) => (precedence.project, None, precedence.largest),
             None => {
                 let (project, priority) = self.own.take()?;
-                (project, Some(priority))
+                (project, Some(priority), u64::MAX)
             }
         };
         let queue = &self.pool.queues[project as usize];
-        let victims = queue.victims.in_order(self.now, self.pool.policy.lost_cap);
+        let victims = queue.victims.in_order(self.now, self.pool.policy.lost_cap, largest);
         Some(Run { victims, min_run: queue.min_run, below })
     }
 }
@@ -122,16 +127,19 @@ struct Precedence {
     weight: i128,
     then: Reverse<(Option<Time>, Account)>,
     project: u32,
+    /// Victims above this size cannot be given.
+    largest: u64,
 }
 
 impl Precedence {
-    fn of(pool: &Pool, project: u32) -> Self {
+    fn of(pool: &Pool, project: u32, largest: u64) -> Self {
         let node = pool.tree.at(project);
         Self {
             excess: i128::from(node.used.amounts[GPU]) - i128::from(node.share),
             weight: i128::from(node.weight.max(1)),
             then: Reverse((pool.queues[project as usize].evicted(), node.account)),
             project,
+            largest,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{verify::one, world::World};
 use berth_engine::Engine;
-use berth_types::{Change, Node, NodeCondition, NodeId, Span, TaskOutcome, Time, WorkloadId};
+use berth_types::{Change, Node, NodeCondition, NodeId, Phase, Span, TaskOutcome, Time, WorkloadId};
 use std::str::FromStr;
 
 /// How often and how badly things go wrong. The default is a cluster in which nothing does.
@@ -154,8 +154,9 @@ impl World {
         }
     }
 
-    /// A node goes with everything on it. It is only closed at first: places that are decided but not started still name it,
-    /// and are given up when their start fails. It is removed when nothing names it. The caller settles.
+    /// A node goes with everything on it, and places that were decided but not started are withdrawn. It is only closed
+    /// at first, because a gang that lost a task there can still be leaving; it is removed when nothing names it. The
+    /// caller settles.
     pub(crate) fn lose_node(&mut self, id: NodeId) {
         let Some(node) = self.state.nodes.get(&id).cloned() else {
             return;
@@ -178,6 +179,17 @@ impl World {
         for (workload, rank) in gone {
             let (at, outcome) = (self.now, TaskOutcome::Lost);
             self.must_take(Change::Ended { workload, rank, outcome, at });
+        }
+        let held: Vec<WorkloadId> = self
+            .state
+            .workloads
+            .values()
+            .filter(|workload| matches!(workload.phase, Phase::Held { .. }))
+            .filter(|workload| workload.places().any(|place| place.node == id))
+            .map(|workload| workload.id)
+            .collect();
+        for workload in held {
+            self.must_take(Change::Refused { workload, at: self.now });
         }
     }
 

@@ -30,7 +30,7 @@ pub fn narrate(state: &State, entry: &Entry) -> Option<String> {
             }
         }
         Change::Refused { workload, .. } => {
-            format!("refused {}: it could not be started", named(state, *workload))
+            format!("refused {}: it cannot start there", named(state, *workload))
         }
         Change::Checkpointed { workload, .. } => format!("checkpoint {}", named(state, *workload)),
         Change::NodeSet(node) if entry.at.0 > 0 => match node.condition {

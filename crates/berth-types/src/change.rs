@@ -18,6 +18,9 @@ pub enum TaskOutcome {
 }
 
 /// Something that happened.
+// A submission is much larger than the rest. Boxed, every submission would cost one more allocation, and all that is saved
+// is room in the few changes that are in memory at a time.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// A node came or changed.
@@ -68,7 +71,8 @@ pub enum Change {
         /// When.
         at: Time,
     },
-    /// A started workload could not be started; its places are given back.
+    /// A started workload could not be started, or a held one never will be because its node is gone; its places are given
+    /// back.
     Refused {
         /// Which.
         workload: WorkloadId,
@@ -169,7 +173,7 @@ impl Workload {
             Change::Stopped { rank, at, .. } => self.on_stopped(*rank, *at),
             Change::Ended { rank, outcome, at, .. } => self.on_task_ended(*rank, *outcome, *at),
             Change::Refused { at, .. } => match &self.phase {
-                Phase::Running { leaving, confirmed: false, .. } => {
+                Phase::Running { leaving, confirmed: false, .. } | Phase::Held { leaving, .. } => {
                     let leaving = leaving.clone();
                     self.requeue_or_stop(leaving, AfterStop::Requeue, *at);
                     Ok(())
@@ -351,5 +355,86 @@ fn verb(action: &Action) -> &'static str {
         Action::Stop { .. } => "ended",
         Action::Reserve { .. } => "reserved for",
         Action::Unreserve { .. } => "unreserved",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Bytes, Cpu, DeviceShare, GpuRequest, Kind, Place, Request, Selector, Share, Span, Spread, StartBasis,
+        Tasks, Topology, WorkloadSpec, default_pool,
+    };
+    use std::num::NonZeroU8;
+
+    const AT: Time = Time(1_000);
+
+    fn place(device: u8) -> Place {
+        let devices = vec![DeviceShare { device, share: Share::WHOLE }];
+        Place { rank: 0, node: NodeId(1), devices, cpu: Cpu::ZERO, memory: Bytes::ZERO }
+    }
+
+    fn submitted() -> Workload {
+        let gpu = GpuRequest::Whole(NonZeroU8::MIN);
+        let spec = WorkloadSpec {
+            name: "train".into(),
+            project: ProjectId(1),
+            user: "user".into(),
+            kind: Kind::Train,
+            request: Request { gpu, models: Default::default(), cpu: Cpu::ZERO, memory: Bytes::ZERO },
+            tasks: Tasks::ONE,
+            pool: default_pool(),
+            selector: Selector::default(),
+            topology: Topology::default(),
+            spread: Spread::Pack,
+            priority: 50,
+            preemptible: true,
+            max_run: None,
+            retry_limit: 0,
+            grace: Span::secs(30),
+        };
+        Workload::submitted(WorkloadId(1), spec, Time(0))
+    }
+
+    fn decide(workload: &mut Workload, action: Action) {
+        workload.apply(&Change::Decided { action, at: AT }).expect("it can be decided");
+    }
+
+    fn refuse(workload: &mut Workload) -> Result<(), ChangeError> {
+        workload.apply(&Change::Refused { workload: workload.id, at: AT })
+    }
+
+    #[test]
+    fn a_held_workload_that_is_refused_returns_to_the_queue() {
+        let mut own = submitted();
+        let (workload, basis) = (own.id, StartBasis::Quota);
+        decide(&mut own, Action::Hold { workload, places: vec![place(0)], basis });
+        assert_eq!(refuse(&mut own), Ok(()));
+        assert_eq!(own.phase, Phase::Queued { reservation: None });
+        assert_eq!(own.failures, 0, "it is not the workload's fault");
+        assert!(refuse(&mut own).is_err(), "there is nothing left to refuse");
+    }
+
+    #[test]
+    fn a_moved_workload_that_is_refused_still_leaves_its_former_places() {
+        let mut own = submitted();
+        let (workload, basis) = (own.id, StartBasis::Quota);
+        decide(&mut own, Action::Start { workload, places: vec![place(0)], basis, passing: false });
+        decide(&mut own, Action::Move { workload, places: vec![place(1)], winner: None, lost: 0 });
+        assert_eq!(refuse(&mut own), Ok(()));
+        assert_eq!(own.phase, Phase::Stopping { leaving: vec![place(0)], then: AfterStop::Requeue });
+        own.apply(&Change::Stopped { workload, rank: 0, at: AT }).expect("it is leaving");
+        assert_eq!(own.phase, Phase::Queued { reservation: None });
+    }
+
+    #[test]
+    fn a_workload_that_is_known_to_run_cannot_be_refused() {
+        let mut own = submitted();
+        let (workload, basis) = (own.id, StartBasis::Quota);
+        decide(&mut own, Action::Start { workload, places: vec![place(0)], basis, passing: false });
+        own.apply(&Change::Confirmed { workload }).expect("it runs");
+        let before = own.clone();
+        assert!(refuse(&mut own).is_err());
+        assert_eq!(own, before);
     }
 }

@@ -120,6 +120,14 @@ pub(crate) fn leaving(workload: Workload, places: impl IntoIterator<Item = Place
     })
 }
 
+/// The workload, told to leave these places for good.
+pub(crate) fn ending(workload: Workload, places: impl IntoIterator<Item = Place>) -> Workload {
+    with(workload, |own| {
+        let then = AfterStop::Finish(Outcome::Cancelled);
+        own.phase = Phase::Stopping { leaving: places.into_iter().collect(), then };
+    })
+}
+
 pub(crate) fn reserved(workload: Workload, places: impl IntoIterator<Item = Place>) -> Workload {
     with(workload, |own| {
         own.phase = Phase::Queued {
@@ -152,6 +160,16 @@ pub(crate) fn start(workload: u64, places: impl IntoIterator<Item = Place>, basi
 
 pub(crate) fn hold(workload: u64, places: impl IntoIterator<Item = Place>, basis: StartBasis) -> Action {
     Action::Hold { workload: WorkloadId(workload), places: places.into_iter().collect(), basis }
+}
+
+/// A move of a workload that is leaving already: it loses nothing and is for nobody.
+pub(crate) fn relocate(workload: u64, places: impl IntoIterator<Item = Place>) -> Action {
+    Action::Move {
+        workload: WorkloadId(workload),
+        places: places.into_iter().collect(),
+        winner: None,
+        lost: 0,
+    }
 }
 
 /// An eviction whose loss is right for a workload that runs so many GPUs since [`EARLIER`].

@@ -1,7 +1,6 @@
 //! Every rule, broken once by hand and kept once by hand.
 
 mod build;
-mod cost;
 mod plans;
 mod reservations;
 mod rooms;

@@ -1,7 +1,7 @@
 //! What must be true after a plan.
 
 use super::build::*;
-use crate::{Rule, check_empty, fewest_victims};
+use crate::{Rule, check_empty, check_state, fewest_victims};
 use berth_types::*;
 
 /// One node of four: project 1 borrows two, project 2 waits.
@@ -87,6 +87,31 @@ fn a_single_node_is_witness_enough_in_large_pools() {
     }
     assert_eq!(unsettled(&all), [Rule::QuotaGuarantee]);
     assert_eq!(fewest_victims(&Policy::default(), &all, WorkloadId(3), NOW), None);
+}
+
+#[test]
+fn six_nodes_with_twenty_workloads_are_judged_without_trying_every_set() {
+    let nodes = [1, 2, 3, 4, 5, 6].map(|id| node(id, 4));
+    let projects = [1, 2, 3, 4].map(|id| project(id, quota(6)));
+    let mut all = state(nodes, projects, []);
+    for id in 0..12 {
+        let devices = [(id % 2 * 2) as u8, (id % 2 * 2 + 1) as u8];
+        let workload = run(train(id, 1 + id % 3, 2), [place(0, 1 + id / 2, devices)]);
+        all.workloads.insert(workload.id, workload);
+    }
+    for id in 12..20 {
+        let workload = train(id, 1 + id % 4, 3);
+        all.workloads.insert(workload.id, workload);
+    }
+    assert_eq!(check_state(&all), []);
+    // Project 4 waits within quota; its first, 15, takes two victims on node 1.
+    assert_eq!(unsettled(&all), [Rule::QuotaGuarantee]);
+    let taking = [
+        evict(0, 15, EvictRule::QuotaReclaim, 2),
+        evict(1, 15, EvictRule::QuotaReclaim, 2),
+        hold(15, [place(0, 1, 0..3)], StartBasis::Quota),
+    ];
+    assert_eq!(broken(&all, taking), []);
 }
 
 #[test]

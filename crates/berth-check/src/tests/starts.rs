@@ -60,11 +60,22 @@ fn a_required_topology_level_holds_the_gang() {
 
 #[test]
 fn a_start_waits_for_leavers_and_a_hold_needs_them() {
-    let all = two_nodes([leaving(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 1, 4)]);
+    let all = two_nodes([ending(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 1, 4)]);
     let (taken, free) = ([place(0, 1, 0..4)], [place(0, 2, 0..4)]);
     assert_eq!(broken(&all, [start(2, taken.clone(), Quota)]), [Rule::DeviceCapacity, Rule::StartBeforeFree]);
     assert_eq!(broken(&all, [hold(2, taken, Quota)]), []);
     assert_eq!(broken(&all, [hold(2, free, Quota)]), [Rule::HoldWithoutCause]);
+}
+
+#[test]
+fn a_leaver_that_returns_to_the_queue_keeps_its_turn() {
+    let all = two_nodes([leaving(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 1, 4)]);
+    let (left, free) = ([place(0, 1, 0..4)], [place(0, 2, 0..4)]);
+    assert_eq!(broken(&all, [hold(2, left.clone(), Quota)]), [Rule::StartOrder]);
+    assert_eq!(broken(&all, [relocate(1, free.clone()), hold(2, left, FairShare)]), []);
+    // What is over does not come back, so nobody waits for it.
+    let all = two_nodes([ending(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 1, 4)]);
+    assert_eq!(broken(&all, [start(2, free, Quota)]), []);
 }
 
 #[test]

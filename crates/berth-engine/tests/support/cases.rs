@@ -258,8 +258,15 @@ fn confirm_some(random: &mut Random, world: &mut World) {
                 world.apply(Change::Stopped { workload: workload.id, rank: place.rank, at: world.now });
             }
         }
-        if matches!(workload.phase, Phase::Running { confirmed: false, .. }) && random.chance(50) {
-            world.apply(Change::Confirmed { workload: workload.id });
+        match world.state.workloads[&workload.id].phase {
+            Phase::Running { confirmed: false, .. } if random.chance(50) => {
+                world.apply(Change::Confirmed { workload: workload.id });
+            }
+            // A start can fail, and the node of a held place can be lost before it is left.
+            Phase::Running { confirmed: false, .. } | Phase::Held { .. } if random.chance(10) => {
+                world.apply(Change::Refused { workload: workload.id, at: world.now });
+            }
+            _ => {}
         }
     }
 }

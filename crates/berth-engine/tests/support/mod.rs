@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod random;
+pub mod seeds;
 
 use berth_engine::Engine;
 use berth_types::*;
