@@ -183,6 +183,19 @@ impl Walk<'_> {
                 let winning =
                     Winning { after: &self.state, workload, places, basis: StartBasis::Idle, now: self.now };
                 findings.extend(check_group(&group, &winning));
+                let mut taken = group.taken.iter();
+                // Extras make way for everybody.
+                if workload.evicted == Some(self.now)
+                    && !taken.all(|action| matches!(action, Action::Shrink { .. }))
+                {
+                    findings.push(Finding::new(
+                        Rule::RestartAtOnce,
+                        format!(
+                            "workload {} was evicted at {:?} and takes at the same instant",
+                            workload.id, self.now
+                        ),
+                    ));
+                }
             }
             None => findings.extend(self.check_order(workload, StartBasis::Idle)),
         }

@@ -97,7 +97,9 @@ impl Pool {
 
     /// Whether the top level of the ask's path is within quota, so that other departments can be taken from.
     pub(crate) fn within_quota_at_top(&self, ask: &Ask) -> bool {
-        self.within_quota_by_level(ask).last().is_some_and(|(_, within)| *within)
+        self.tree.path(ask.project).fold(false, |below, (_, node)| {
+            if node.has_quota { node.within(&node.used, &ask.amounts, ask.model) } else { below }
+        })
     }
 
     /// Whether the ask keeps every account within quota.
@@ -113,7 +115,9 @@ impl Pool {
     /// Whether something could be taken from other projects: the project or the top level is within quota, or all
     /// are within share.
     pub(crate) fn may_take_from_others(&self, ask: &Ask) -> bool {
-        self.within_quota_at_top(ask) || self.within_quota_at(ask.project, ask) || (ask.preemptible && self.within_share(ask))
+        self.within_quota_at_top(ask)
+            || self.within_quota_at(ask.project, ask)
+            || (ask.preemptible && self.within_share(ask))
     }
 
     /// Why a start on free capacity is allowed.

@@ -76,7 +76,13 @@ impl Pool {
     /// Serves heads in order until none may start or take.
     fn serve_heads(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.refresh_fits(false);
-        while let Some(next) = self.next_head(now) {
+        loop {
+            let Some(next) = self.next_head(now) else {
+                if self.mark_freed_departments() {
+                    continue;
+                }
+                break;
+            };
             let before = actions.len();
             match next {
                 Next::Takes(slot) => {
@@ -127,7 +133,8 @@ impl Pool {
 
     fn next_wake(&self, now: Time) -> Option<Time> {
         let deadline = self.deadlines.first().map(|(at, _, _)| *at);
-        let barred = self.queues.iter().any(|queue| queue.barred).then_some(now + Span(1));
+        let rests = self.queues.iter().any(|queue| queue.evicted() == Some(now) && !queue.waiting.is_empty());
+        let barred = rests.then_some(now + Span(1));
         let times = [deadline, self.heads.retry, barred, self.next_reservation(now), self.next_move];
         times.into_iter().flatten().filter(|at| *at > now).min()
     }

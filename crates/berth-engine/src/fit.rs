@@ -3,7 +3,12 @@
 //! An index is brought up to date only when it is asked, by the nodes that changed since it was asked last, so a shape
 //! nobody waits with costs nothing.
 
-use crate::{mix::Mix, node::NodeSlot, score, shape::Shape};
+use crate::{
+    mix::Mix,
+    node::{NodeSlot, View},
+    score,
+    shape::Shape,
+};
 use berth_types::{Bytes, GpuRequest, Gpus, Name, TopologyLevel};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,6 +95,7 @@ impl DomainSums {
 /// The index of one shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
+    view: View,
     /// Per node: the domain it counts in, if its labels are accepted.
     domain: Vec<u32>,
     /// Per node: tasks that fit now.
@@ -113,8 +119,9 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    pub(crate) fn new(shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog) -> Self {
+    pub(crate) fn new(view: View, shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog) -> Self {
         let mut fit = Self {
+            view,
             domain: Vec::new(),
             copies: Vec::new(),
             score: Vec::new(),
@@ -140,6 +147,12 @@ impl Fit {
     /// What tasks are charged depends on the devices there are only if they ask for GPU memory.
     pub(crate) fn settle_charges(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>]) {
         (self.charge_least, self.charge) = charges(shape, nodes);
+    }
+
+    /// Makes the next look go over every node.
+    pub(crate) fn unsynced(mut self) -> Self {
+        self.position = 0;
+        self
     }
 
     /// A node came, went, or changed what does not change by scheduling.
@@ -173,7 +186,7 @@ impl Fit {
         self.domain[at] = domain;
         self.id[at] = node.id.0;
         if node.ready {
-            self.empty_copies[at] = node.copies(shape, &node.empty());
+            self.empty_copies[at] = node.copies_when_empty(shape);
             self.empty.change(domain, 0, self.empty_copies[at]);
         }
     }
@@ -210,17 +223,22 @@ impl Fit {
             return;
         }
         self.seen[at] = node.version;
-        let copies = match (node.ready, shape.preemptible || node.reserved.is_empty()) {
+        let keeps_off = !shape.preemptible && self.view == View::Free && !node.reserved.is_empty();
+        let copies = match (node.ready, keeps_off) {
             (false, _) => 0,
-            (true, true) => node.copies(shape, &node.decided),
-            (true, false) => node.copies(shape, &node.unreserved()),
+            (true, false) => node.copies(shape, node.view(self.view)),
+            (true, true) => node.copies(shape, &node.unreserved()),
         };
         if copies == 0 && self.copies[at] == 0 {
             return;
         }
         self.withdraw(slot);
         if copies > 0 {
-            self.score[at] = score::score(node, shape, mix);
+            self.score[at] = match self.view {
+                View::Free => score::score(node, shape, mix),
+                // Where the most is free, the least must be taken.
+                _ => -(node.decided.devices.iter().map(|free| i64::from(*free)).sum::<i64>()),
+            };
             self.ordered.insert((self.score[at], node.id.0, slot));
             self.free.change(self.domain[at], 0, copies);
             self.copies[at] = copies;

@@ -2,10 +2,12 @@
 
 use crate::{claim::Ask, node::Free, pool::Pool};
 use berth_types::{Action, Gpus, Phase, Place, Span, StartBasis, Time, WorkloadId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes looked at for one move; the emptiest come first, so more rarely helps.
 const NODES_TRIED: usize = 64;
+/// Waiting workloads for which a move is sought in one round; the first in order of priority and submission.
+const CANDIDATES_MAX: usize = 8;
 
 /// A way to make room on one node.
 struct Clearing {
@@ -51,16 +53,20 @@ impl Pool {
                     continue;
                 }
                 let group = &self.queues[*project as usize].waiting[class_id];
-                let first = group.iter().find(|(_, _, _, slot)| {
+                let first = group.ready().find(|(_, _, _, slot)| {
                     let workload = &self.entry(*slot).workload;
-                    workload.evicted.is_none_or(|at| at < self.heads_now())
+                    workload.evicted.is_none_or(|at| at < self.heads.now())
                 });
                 if let Some((priority, submitted, id, slot)) = first {
-                    found.push((*priority, *submitted, *id, *project, *slot));
+                    found.push((priority, submitted, id, *project, slot));
                 }
             }
         }
         found.sort_unstable();
+        // Those of one class and project fare alike, and so mostly do those of one class.
+        let mut classes = BTreeSet::new();
+        found.retain(|(_, _, _, _, slot)| classes.insert(self.entry(*slot).class));
+        found.truncate(CANDIDATES_MAX);
         found.into_iter().map(|(_, _, _, project, slot)| (project, slot)).collect()
     }
 

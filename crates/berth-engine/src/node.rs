@@ -1,6 +1,6 @@
 //! One node as the engine sees it: what is decided on it, what is occupied, and by whom.
 
-use crate::shape::Shape;
+use crate::{shape::Shape, tree::Sign};
 use berth_types::{Bytes, Cpu, Device, DeviceShare, Gpus, Name, Node, NodeCondition, NodeId, Place, Share};
 use std::collections::BTreeMap;
 
@@ -51,6 +51,22 @@ impl Free {
     }
 }
 
+/// What of a node could be free: what is, or with everything that some rule might let be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Free when everything that was told to leave has left.
+    Free,
+    /// With elastic extras gone.
+    Extras,
+    /// With work of projects above their quota gone too.
+    Quota,
+    /// With work of projects above their fair share gone too.
+    Share,
+}
+
+/// The views in which something is taken.
+pub(crate) const TAKING: [View; 3] = [View::Extras, View::Quota, View::Share];
+
 /// A node, its two views of capacity, and the workloads that count on it.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSlot {
@@ -64,6 +80,8 @@ pub(crate) struct NodeSlot {
     pub(crate) decided: Free,
     /// Free at this moment.
     pub(crate) occupied: Free,
+    /// Free amounts in each of the views in which something is taken; an upper bound of what one claim may take.
+    takeable: [Free; 3],
     /// Amounts named by reservations, which non-preemptible work may not use.
     pub(crate) reserved: Vec<(u32, Place)>,
     /// Slots of workloads with a decided place here, one entry per place.
@@ -83,11 +101,47 @@ impl NodeSlot {
             memory: node.memory,
             labels: node.labels.clone(),
             decided: free.clone(),
+            takeable: [free.clone(), free.clone(), free.clone()],
             occupied: free,
             reserved: Vec::new(),
             tasks: Vec::new(),
             version: 1,
         }
+    }
+
+    /// Free amounts in a view.
+    pub(crate) fn view(&self, view: View) -> &Free {
+        match view {
+            View::Free => &self.decided,
+            View::Extras => &self.takeable[0],
+            View::Quota => &self.takeable[1],
+            View::Share => &self.takeable[2],
+        }
+    }
+
+    /// Free amounts in a view in which something is taken.
+    pub(crate) fn takeable_mut(&mut self, view: View) -> &mut Free {
+        let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
+        &mut self.takeable[at]
+    }
+
+    /// A place is decided or given back; what can be taken of it is counted apart.
+    pub(crate) fn decide(&mut self, place: &Place, sign: Sign) {
+        for free in std::iter::once(&mut self.decided).chain(&mut self.takeable) {
+            match sign {
+                Sign::Plus => free.take(place),
+                Sign::Minus => free.give(place),
+            }
+        }
+    }
+
+    /// Keeps what is placed on a node that did not change size.
+    pub(crate) fn keep_places_of(&mut self, known: Self) {
+        self.decided = known.decided;
+        self.takeable = known.takeable;
+        self.occupied = known.occupied;
+        self.reserved = known.reserved;
+        self.tasks = known.tasks;
     }
 
     /// What is free of an empty node.
@@ -107,6 +161,16 @@ impl NodeSlot {
             free.withhold(place);
         }
         free
+    }
+
+    /// How many tasks of a shape fit into this node when it is empty.
+    pub(crate) fn copies_when_empty(&self, shape: &Shape) -> u32 {
+        if shape.whole {
+            let accepted = self.devices.iter().filter(|device| shape.accepts(device)).count() as u32;
+            let bound = shape.bound(self.cpu.0, self.memory.0);
+            return bound.min(accepted / u32::from(shape.request.gpu.devices()));
+        }
+        self.copies(shape, &self.empty())
     }
 
     /// How many tasks of a shape fit into `free` of this node; exact.

@@ -3,6 +3,7 @@
 use crate::{
     claim::Ask,
     pool::Pool,
+    queue::{Group, QueueKey},
     tree::{GPU, Node, ROOT},
 };
 use berth_types::{Phase, Time, WorkloadId};
@@ -56,6 +57,11 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
+    /// The instant that is being planned.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
     /// A workload that just came may take what those before it could not.
     pub(crate) fn forget_failure(&mut self, project: u32, class: u32) {
         self.failed.remove(&(project, class));
@@ -133,63 +139,61 @@ impl Pool {
     pub(crate) fn heads_at(&mut self, now: Time) {
         if self.heads.now != now {
             self.heads.now = now;
-            for (position, queue) in self.queues.iter().enumerate() {
-                if queue.barred {
+            for (position, queue) in self.queues.iter_mut().enumerate() {
+                if std::mem::take(&mut queue.rests) {
+                    queue.waiting.values_mut().for_each(Group::wake);
                     self.stale_heads.insert(position as u32);
                 }
             }
         }
     }
 
-    /// The time heads were computed for.
-    pub(crate) fn heads_now(&self) -> Time {
-        self.heads.now
-    }
-
-    fn project_best(&mut self, project: u32, now: Time) -> Best {
-        let (mut fitting, mut taking): (Option<Head>, Option<Head>) = (None, None);
-        let mut barred = false;
-        for (class_id, group) in &self.queues[project as usize].waiting {
+    fn project_best(&self, project: u32, now: Time) -> Best {
+        let mut best = Best::default();
+        let queue = &self.queues[project as usize];
+        let own_lowest = queue.victims.lowest_priority();
+        // What was evicted at this instant may go elsewhere while it leaves, but takes nothing and does not start
+        // again from the queue.
+        let some_rest = queue.evicted() == Some(now);
+        let rests = |slot: u32| some_rest && self.entry(slot).workload.evicted == Some(now);
+        let leaves = |slot: u32| matches!(self.entry(slot).workload.phase, Phase::Stopping { .. });
+        for (class_id, group) in &queue.waiting {
             let class = &self.classes[*class_id as usize];
             let ask = self.ask(project, class);
-            let free_to_start = class.fits && self.barrier(&ask, 0).is_none();
-            let may_take =
-                !free_to_start && class.possible && !self.heads.failed.contains(&(project, *class_id));
-            if !free_to_start && !may_take {
+            let head = |(priority, submitted, id, slot): QueueKey| Head {
+                slot,
+                priority: priority.0,
+                submitted,
+                id,
+                asked: class.asked,
+            };
+            if class.fits && self.barrier(&ask, 0).is_none() {
+                let mut ready = group.ready().filter(|key| !rests(key.3) || leaves(key.3));
+                let first = if some_rest { ready.next() } else { group.first() };
+                let resting = if some_rest { group.resting().find(|key| leaves(key.3)) } else { None };
+                for key in first.into_iter().chain(resting) {
+                    offer(&mut best.fits, head(key));
+                }
                 continue;
             }
-            let best = if free_to_start { &mut fitting } else { &mut taking };
-            for (priority, submitted, id, slot) in group.iter().copied() {
-                let (priority, asked) = (priority.0, class.asked);
-                let head = Head { slot, priority, submitted, id, asked };
-                if best.as_ref().is_some_and(|best| best.in_queue() < head.in_queue()) {
-                    break;
+            if !class.possible || self.heads.failed.contains(&(project, *class_id)) {
+                continue;
+            }
+            let Some(first) = group.first() else { continue };
+            // Those after it in the group have no higher priority, so they cannot take more.
+            if self.could_take(&ask, own_lowest.is_some_and(|lowest| lowest < first.0.0)) {
+                match group.ready().find(|key| !rests(key.3)).filter(|_| some_rest) {
+                    Some(key) => offer(&mut best.takes, head(key)),
+                    None if !some_rest => offer(&mut best.takes, head(first)),
+                    None => {}
                 }
-                // What was evicted at this instant may go elsewhere while it leaves, but takes nothing and does not
-                // start again from the queue.
-                let workload = &self.entry(slot).workload;
-                let leaving = matches!(workload.phase, Phase::Stopping { .. });
-                if workload.evicted == Some(now) && !(leaving && free_to_start) {
-                    barred = true;
-                    continue;
-                }
-                // Those after it in the group have no higher priority, so they cannot take more.
-                if free_to_start || self.could_take(&ask, priority) {
-                    *best = Some(head);
-                }
-                break;
             }
         }
-        self.queues[project as usize].barred = barred;
-        Best { fits: fitting, takes: taking }
+        best
     }
 
     /// Whether a take is worth trying: something of its own or of others might be taken.
-    fn could_take(&self, ask: &Ask, priority: i32) -> bool {
-        let own = self.queues[ask.project as usize]
-            .victims
-            .lowest_priority()
-            .is_some_and(|lowest| lowest < priority);
+    fn could_take(&self, ask: &Ask, own: bool) -> bool {
         let must_give = self.must_give(ask);
         if self.barrier(ask, must_give).is_some() {
             return false;
@@ -208,6 +212,13 @@ impl Pool {
             })
             .min_by(|one, other| compare(one, other))
             .map(|(_, head)| head)
+    }
+}
+
+/// Keeps the head that is first in the queue.
+fn offer(best: &mut Option<Head>, head: Head) {
+    if best.as_ref().is_none_or(|best| head.in_queue() < best.in_queue()) {
+        *best = Some(head);
     }
 }
 

@@ -7,11 +7,11 @@ use crate::{
     fit::{ChangeLog, Fit},
     hash::IdMap,
     mix::Mix,
-    node::NodeSlot,
+    node::{NodeSlot, TAKING, View},
     order::Heads,
     queue::{ProjectQueue, QueueKey, VictimEntry, VictimGroup},
     shape::{Shape, ShapeKey},
-    tree::{Charge, Sign, Tree},
+    tree::{Charge, GPU, Sign, Tree},
 };
 use berth_types::{
     AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, Node, NodeId,
@@ -70,6 +70,8 @@ pub(crate) struct Pool {
     free_entries: Vec<u32>,
     entry_slots: IdMap<WorkloadId, u32>,
     pub(crate) shapes: Vec<(Shape, Fit)>,
+    /// For each shape, where it would fit if something were taken; made when it is first asked for.
+    pub(crate) taking_fits: Vec<[Option<Box<Fit>>; 3]>,
     shape_ids: HashMap<ShapeKey, u32>,
     pub(crate) classes: Vec<Class>,
     class_ids: BTreeMap<(u32, u32), u32>,
@@ -95,6 +97,10 @@ pub(crate) struct Pool {
     /// Projects whose head must be looked at again.
     pub(crate) stale_heads: BTreeSet<u32>,
     pub(crate) heads: Heads,
+    /// Departments that use less than when the heads below them were last looked at.
+    freed_departments: BTreeSet<u32>,
+    /// Projects above their quota or share, from which something might be taken.
+    pub(crate) above: BTreeSet<u32>,
     /// Whether any request ever was for GPU memory.
     pub(crate) asks_by_memory: bool,
     /// When a move will have become worth its cost.
@@ -122,6 +128,7 @@ impl Pool {
             free_entries: Vec::new(),
             entry_slots: IdMap::default(),
             shapes: Vec::new(),
+            taking_fits: Vec::new(),
             shape_ids: HashMap::new(),
             classes: Vec::new(),
             class_ids: BTreeMap::new(),
@@ -137,6 +144,8 @@ impl Pool {
             shares_stale: true,
             stale_heads: BTreeSet::new(),
             heads: Heads::default(),
+            freed_departments: BTreeSet::new(),
+            above: BTreeSet::new(),
             asks_by_memory: false,
             next_move: None,
             version: 0,
@@ -201,10 +210,7 @@ impl Pool {
             fresh.version = known.version + 1;
             // A node changes size only while nothing is placed on it, so what is placed fits as it did.
             if known.devices == fresh.devices && known.cpu == fresh.cpu && known.memory == fresh.memory {
-                fresh.decided = known.decided;
-                fresh.occupied = known.occupied;
-                fresh.reserved = known.reserved;
-                fresh.tasks = known.tasks;
+                fresh.keep_places_of(known);
             }
         }
         self.count_capacity(&fresh, Sign::Plus);
@@ -253,6 +259,11 @@ impl Pool {
                 fit.settle_charges(shape, &self.nodes);
             }
         }
+        for ((shape, _), fits) in self.shapes.iter().zip(&mut self.taking_fits) {
+            for fit in fits.iter_mut().flatten() {
+                fit.on_node(shape, &self.nodes, slot);
+            }
+        }
         for class in &mut self.classes {
             let fit = &self.shapes[class.shape as usize].1;
             class.asked = fit.charge * u64::from(class.min);
@@ -283,6 +294,9 @@ impl Pool {
                 new.extras = old.extras;
             }
             self.tree = tree;
+            for position in 0..self.queues.len() as u32 {
+                self.refresh_above(position);
+            }
         } else {
             let slots: Vec<u32> = (0..self.entries.len() as u32)
                 .filter(|slot| self.entries[*slot as usize].is_some())
@@ -291,6 +305,8 @@ impl Pool {
                 self.unindex(*slot);
             }
             self.queues = vec![ProjectQueue::default(); tree.nodes.len()];
+            self.above.clear();
+            self.freed_departments.clear();
             self.tree = tree;
             self.load_project_settings(organisation);
             for slot in slots {
@@ -399,8 +415,9 @@ impl Pool {
             None => {
                 let shape = Shape::new(&key);
                 self.asks_by_memory |= matches!(shape.request.gpu, GpuRequest::Memory { .. });
-                let fit = Fit::new(&shape, &self.nodes, &self.log);
+                let fit = Fit::new(View::Free, &shape, &self.nodes, &self.log);
                 self.shapes.push((shape, fit));
+                self.taking_fits.push(Default::default());
                 let id = self.shapes.len() as u32 - 1;
                 self.shape_ids.insert(key, id);
                 id
@@ -461,17 +478,39 @@ impl Pool {
             self.queues[entry.project as usize].count_eviction(at, sign);
         }
         self.project_phase(&entry, slot, sign);
-        self.mark_affected(entry.project);
+        let (project, uses) = (entry.project, workload.places().next().is_some());
         self.entries[slot as usize] = Some(entry);
+        self.stale_heads.insert(project);
+        if uses {
+            self.mark_siblings(project, non_preemptible, sign);
+        }
+        self.refresh_above(project);
     }
 
-    /// What a project uses counts for every account above it, and so for every project below those that set bounds.
-    fn mark_affected(&mut self, project: u32) {
-        self.stale_heads.insert(project);
-        let bounding = self.tree.path(project).skip(1).filter(|(_, node)| node.bounds_children).last();
+    /// What a project uses counts for every account above it, so a bound there can bar or free the heads of its
+    /// siblings. When it uses less, siblings may also take more; that can wait until nobody else is to be served.
+    fn mark_siblings(&mut self, project: u32, non_preemptible: bool, sign: Sign) {
+        let bounds = |node: &crate::tree::Node| {
+            node.limit.is_some() || node.weight == 0 || (non_preemptible && node.has_quota)
+        };
+        let bounding = self.tree.path(project).skip(1).filter(|(_, node)| bounds(node)).last();
         if let Some((position, _)) = bounding {
             self.mark_below(position);
         }
+        if matches!(sign, Sign::Minus)
+            && let Some((top, _)) = self.tree.path(project).skip(1).last()
+        {
+            self.freed_departments.insert(top);
+        }
+    }
+
+    /// Looks again at the heads below departments that use less than before. Whether there were any.
+    pub(crate) fn mark_freed_departments(&mut self) -> bool {
+        let freed = std::mem::take(&mut self.freed_departments);
+        for position in &freed {
+            self.mark_below(*position);
+        }
+        !freed.is_empty()
     }
 
     fn project_phase(&mut self, entry: &Entry, slot: u32, sign: Sign) {
@@ -491,7 +530,9 @@ impl Pool {
             match sign {
                 Sign::Plus => {
                     self.heads.forget_failure(entry.project, entry.class);
-                    queue.waiting.entry(entry.class).or_default().insert(key);
+                    let rests = workload.evicted == Some(self.heads.now());
+                    queue.rests |= rests;
+                    queue.waiting.entry(entry.class).or_default().insert(key, rests);
                     class.projects.insert(entry.project);
                     self.waiting_classes.insert(entry.class);
                 }
@@ -499,7 +540,7 @@ impl Pool {
                     let group =
                         queue.waiting.get_mut(&entry.class).expect("a waiting workload is in its group");
                     group.remove(&key);
-                    if group.is_empty() {
+                    if group.len() == 0 {
                         queue.waiting.remove(&entry.class);
                         class.projects.remove(&entry.project);
                         if class.projects.is_empty() {
@@ -537,7 +578,15 @@ impl Pool {
         if extras < workload.spec.tasks.extras() {
             change_set(&mut self.elastic, (workload.submitted, workload.id, slot), sign);
         }
+        let above = self.queues[entry.project as usize].above;
+        for place in workload.extra_places() {
+            self.project_takeable(place, &TAKING, sign);
+        }
         if workload.spec.preemptible {
+            let views = above_views(above);
+            for place in workload.base_places() {
+                self.project_takeable(place, views, sign);
+            }
             let gpus: Gpus = workload.base_places().map(Place::gpus).sum();
             let victim = VictimEntry {
                 group: VictimGroup {
@@ -558,6 +607,46 @@ impl Pool {
         }
     }
 
+    /// Counts a place as one that can be taken in some views. It is decided already, so the node is known to change.
+    fn project_takeable(&mut self, place: &Place, views: &[View], sign: Sign) {
+        let slot = self.node_slots[&place.node];
+        let node = self.nodes[slot as usize].as_mut().expect("a node in the map is there");
+        for view in views {
+            let free = node.takeable_mut(*view);
+            match sign {
+                Sign::Plus => free.give(place),
+                Sign::Minus => free.take(place),
+            }
+        }
+    }
+
+    /// Notices that a project came above its quota or share, or is no longer: what it runs can then be taken, or not.
+    fn refresh_above(&mut self, project: u32) {
+        let node = self.tree.at(project);
+        let used = node.used.amounts[GPU];
+        let other_dimensions = node.other_quotas != [None; 2] || !node.model_quotas.is_empty();
+        let above = [used > node.quota || other_dimensions, used > node.share];
+        let before = self.queues[project as usize].above;
+        if above == before {
+            return;
+        }
+        self.queues[project as usize].above = above;
+        if above == [false, false] {
+            self.above.remove(&project);
+        } else {
+            self.above.insert(project);
+        }
+        let slots: Vec<u32> = self.queues[project as usize].victims.slots().collect();
+        for slot in slots {
+            let places: Vec<Place> = self.entry(slot).workload.base_places().cloned().collect();
+            for place in &places {
+                self.touch(place.node);
+                self.project_takeable(place, above_views(before), Sign::Minus);
+                self.project_takeable(place, above_views(above), Sign::Plus);
+            }
+        }
+    }
+
     fn deadline(&self, entry: &Entry, since: Time) -> Option<Time> {
         let workload = &entry.workload;
         let queue = &self.queues[entry.project as usize];
@@ -574,11 +663,11 @@ impl Pool {
         let before = node.capacity();
         match sign {
             Sign::Plus => {
-                node.decided.take(place);
+                node.decide(place, sign);
                 node.tasks.push(slot);
             }
             Sign::Minus => {
-                node.decided.give(place);
+                node.decide(place, sign);
                 let position =
                     node.tasks.iter().position(|task| *task == slot).expect("a place is in its node");
                 node.tasks.swap_remove(position);
@@ -691,6 +780,7 @@ impl Pool {
         // A department's share matters to every project below it.
         for position in changed {
             self.mark_below(position);
+            self.refresh_above(position);
         }
     }
 
@@ -701,6 +791,16 @@ impl Pool {
         for child in self.tree.at(position).children.clone() {
             self.mark_below(child);
         }
+    }
+}
+
+/// The views in which work of a project is taken, by whether it is above its quota and its share.
+fn above_views(above: [bool; 2]) -> &'static [View] {
+    match above {
+        [false, false] => &[],
+        [true, false] => &[View::Quota],
+        [false, true] => &[View::Share],
+        [true, true] => &[View::Quota, View::Share],
     }
 }
 

@@ -61,6 +61,11 @@ impl Victims {
         self.groups.is_empty()
     }
 
+    /// All of them, in no order that matters.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.groups.values().flatten().map(|(_, _, _, slot)| *slot)
+    }
+
     /// The lowest priority that could be taken.
     pub(crate) fn lowest_priority(&self) -> Option<i32> {
         self.groups.first_key_value().map(|(group, _)| group.priority)
@@ -118,11 +123,64 @@ impl Iterator for VictimOrder<'_> {
     }
 }
 
+/// Waiting workloads of one project and class, in queue order. Those evicted at the instant that is being planned
+/// rest: they take nothing and do not start from the queue, and there can be many of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    ready: BTreeSet<QueueKey>,
+    resting: BTreeSet<QueueKey>,
+    /// The first that is ready, kept beside the group so that passing it by touches no other memory.
+    first: Option<QueueKey>,
+}
+
+impl Group {
+    pub(crate) fn insert(&mut self, key: QueueKey, rests: bool) {
+        if rests {
+            self.resting.insert(key);
+        } else {
+            self.ready.insert(key);
+            self.first = Some(self.first.map_or(key, |first| first.min(key)));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &QueueKey) {
+        if !self.ready.remove(key) {
+            self.resting.remove(key);
+        } else if self.first == Some(*key) {
+            self.first = self.ready.first().copied();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ready.len() + self.resting.len()
+    }
+
+    /// Nobody rests at another instant.
+    pub(crate) fn wake(&mut self) {
+        self.ready.append(&mut self.resting);
+        self.first = self.ready.first().copied();
+    }
+
+    pub(crate) fn first(&self) -> Option<QueueKey> {
+        self.first
+    }
+
+    /// Those that do not rest, in order.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = QueueKey> {
+        self.ready.iter().copied()
+    }
+
+    /// Those that rest, in order.
+    pub(crate) fn resting(&self) -> impl Iterator<Item = QueueKey> {
+        self.resting.iter().copied()
+    }
+}
+
 /// What the engine keeps per project beside its account.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProjectQueue {
     /// Waiting workloads by class, each class in queue order.
-    pub(crate) waiting: BTreeMap<u32, BTreeSet<QueueKey>>,
+    pub(crate) waiting: BTreeMap<u32, Group>,
     pub(crate) victims: Victims,
     /// Nodes that training and interactive work may use.
     pub(crate) selectors: (Selector, Selector),
@@ -132,8 +190,10 @@ pub(crate) struct ProjectQueue {
     pub(crate) idle_limit: Option<Span>,
     /// When workloads of this project that are still known were last evicted.
     evictions: BTreeMap<Time, u32>,
-    /// Whether a waiting workload is barred from starting at the instant of its eviction.
-    pub(crate) barred: bool,
+    /// Whether the project is above its quota and above its share, so that what it runs can be taken.
+    pub(crate) above: [bool; 2],
+    /// Whether workloads rest in a group.
+    pub(crate) rests: bool,
     /// Who has a reservation.
     pub(crate) reservation: Option<u32>,
 }

@@ -205,7 +205,7 @@ impl Pool {
                 class.possible && !class.fits && self.barrier(&self.ask(project as u32, class), 0).is_none()
             });
             let heads = startable.filter_map(|(_, group)| {
-                group.iter().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued()).copied()
+                group.ready().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued())
             });
             // The wait that counts begins anew with an eviction.
             heads.min().map(|(_, submitted, id, slot)| {

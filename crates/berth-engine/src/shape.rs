@@ -1,6 +1,6 @@
 //! Shapes: everything about a task that decides where it fits, interned so that equal tasks share one index.
 
-use berth_types::{Device, GpuRequest, Name, Request, Selector, Share, TopologyLevel};
+use berth_types::{Device, GpuRequest, Name, Request, Selector, Share, Tasks, TopologyLevel};
 
 /// What a task asks of a node, without whose it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,13 @@ impl Shape {
             level: key.level.clone(),
             whole: matches!(key.request.gpu, GpuRequest::Whole(_)),
         }
+    }
+
+    /// How many tasks CPU and memory allow.
+    pub(crate) fn bound(&self, cpu: u64, memory: u64) -> u32 {
+        let by_cpu = cpu.checked_div(self.request.cpu.0).unwrap_or(u64::MAX);
+        let by_memory = memory.checked_div(self.request.memory.0).unwrap_or(u64::MAX);
+        by_cpu.min(by_memory).min(u64::from(Tasks::MAX)) as u32
     }
 
     pub(crate) fn accepts(&self, device: &Device) -> bool {

@@ -6,7 +6,9 @@
 
 use crate::{
     claim::Ask,
+    fit::Fit,
     ledger::{Line, Rule},
+    node::{TAKING, View},
     pool::Pool,
     tree::GPU,
     trial::{Trial, Unit},
@@ -30,10 +32,23 @@ struct Way {
     lines: &'static [Line],
 }
 
+impl Way {
+    /// The view that holds everything this way might take from others.
+    fn view(self) -> View {
+        match self.rule {
+            Rule::Quota | Rule::QuotaInside(_) => View::Quota,
+            Rule::Share => View::Share,
+            Rule::None => View::Extras,
+        }
+    }
+}
+
 /// At most this many victims are searched exhaustively before straddling is considered.
 const SMALL: usize = 16;
 /// More victims than this are never searched exhaustively.
-const LARGE: usize = 256;
+const LARGE: usize = 24;
+/// With more victims than this, nodes are looked at one by one after the first of them.
+const MANY: usize = 256;
 
 impl Pool {
     /// Takes what a workload needs and places it, or says why nothing can be taken.
@@ -60,6 +75,7 @@ impl Pool {
 
     fn find_taking_by(&mut self, slot: u32, ask: Ask, way: Way, now: Time) -> Result<Taking, Verdict> {
         self.prove_too_little(slot, &ask, way.rule, way.own)?;
+        self.prove_no_shape(slot, way)?;
         let mut units = Units::new(self, slot, &ask, way.rule, way.own, now);
         let found = self.search(slot, ask, way, &mut units);
         if let Some(at) = units.retry.filter(|_| found.is_err()) {
@@ -120,7 +136,7 @@ impl Pool {
         }
         let line = if rule == Rule::Share { Line::Keep } else { Line::Straddle };
         let mut ledger = crate::ledger::Ledger::new(self, *ask, rule, line);
-        for project in 0..self.queues.len() as u32 {
+        for project in self.above.iter().copied() {
             if most >= needed {
                 return Ok(());
             }
@@ -134,6 +150,35 @@ impl Pool {
         Err(Verdict::TooLittle { most: Gpus(most as u64), needed: Gpus(needed as u64) })
     }
 
+    /// Says "cannot" when even with everything gone that the rule might let be taken there are too few places.
+    fn prove_no_shape(&mut self, slot: u32, way: Way) -> Result<(), Verdict> {
+        let class = self.class_of(slot);
+        let (shape_id, needed) = (class.shape, u64::from(class.min));
+        let view = way.view();
+        self.sync_taking_fit(shape_id, view);
+        // Own work of lower priority, and what is reserved for the claimant, are not part of the view.
+        let own_reservation = !self.entry(slot).workload.reserved_places().is_empty();
+        let most = self.taking_fit(shape_id, view).most();
+        if most < needed && !way.own && !own_reservation {
+            return Err(Verdict::NoShape { most, needed });
+        }
+        Ok(())
+    }
+
+    fn sync_taking_fit(&mut self, shape_id: u32, view: View) {
+        let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
+        let shape = &self.shapes[shape_id as usize].0;
+        let fit = self.taking_fits[shape_id as usize][at]
+            .get_or_insert_with(|| Box::new(Fit::new(view, shape, &self.nodes, &self.log).unsynced()));
+        fit.sync(shape, &self.nodes, &self.log, &self.mix);
+    }
+
+    /// Where a shape would fit if everything were taken that might be; up to date when a claim is made.
+    pub(crate) fn taking_fit(&self, shape_id: u32, view: View) -> &Fit {
+        let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
+        self.taking_fits[shape_id as usize][at].as_ref().expect("was made for this claim")
+    }
+
     fn search<'a>(&'a self, slot: u32, ask: Ask, way: Way, units: &mut Units<'a>) -> Result<Taking, Verdict> {
         let must_give = self.must_give(&ask);
         let rule = way.rule;
@@ -141,20 +186,26 @@ impl Pool {
         for line in way.lines {
             let (line, last) = (*line, Some(line) == way.lines.last());
             let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
-            match trial.by_order(units) {
+            let many = units.get(MANY).is_some();
+            let order = if many { &mut units.first(MANY) } else { &mut *units };
+            match trial.by_order(order) {
                 Ok(true) => return self.finish(slot, trial, rule),
                 Ok(false) => {}
-                Err(no_shape) => return Err(no_shape),
+                Err(no_shape) if !many => return Err(no_shape),
+                Err(_) => {}
             }
             trial.clear();
-            if trial.by_node(units) {
+            if many {
+                if trial.by_best_nodes(self.taking_fit(self.class_of(slot).shape, way.view()), units) {
+                    return self.finish(slot, trial, rule);
+                }
+            } else if trial.by_node(units) {
                 return self.finish(slot, trial, rule);
             }
             trial.clear();
             verdict = Verdict::NotFound;
-            let count = units.all().len();
-            let small = count <= SMALL;
-            if small || last && count <= LARGE {
+            let count = if many { usize::MAX } else { units.all().len() };
+            if count <= SMALL || last && count <= LARGE {
                 match trial.by_every_set(units, self.policy.search_steps) {
                     Some(true) => return self.finish(slot, trial, rule),
                     Some(false) => verdict = Verdict::Exhausted,

@@ -67,8 +67,6 @@ pub(crate) struct Node {
     pub(crate) depth: u32,
     /// Whether a quota holds at this level.
     pub(crate) has_quota: bool,
-    /// Whether what one child uses can change what another may do.
-    pub(crate) bounds_children: bool,
     pub(crate) quota: u64,
     /// Quotas of CPU and memory, where set.
     pub(crate) other_quotas: [Option<u64>; 2],
@@ -259,8 +257,6 @@ impl Tree {
     fn settle_quotas(&mut self) {
         // Children have higher positions than their parents.
         for position in (0..self.nodes.len()).rev() {
-            let node = &mut self.nodes[position];
-            node.bounds_children = !node.children.is_empty() && position != ROOT as usize;
             if !self.nodes[position].has_quota {
                 let children = self.nodes[position].children.clone();
                 self.nodes[position].quota = children.iter().map(|child| self.at(*child).quota).sum();
@@ -280,7 +276,6 @@ fn empty_node(account: Account, parent: u32, depth: u32) -> Node {
         children: Vec::new(),
         depth,
         has_quota: false,
-        bounds_children: false,
         quota: 0,
         other_quotas: [None; 2],
         model_quotas: Vec::new(),

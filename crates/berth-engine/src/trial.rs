@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// Domains tried one by one when budgets are tight.
 const DOMAINS_TRIED: usize = 64;
 
+/// After so many nodes in a row on which budgets forbid what is needed, the rest is not looked at.
+const NODES_REFUSED_MAX: u32 = 256;
+
 /// What is taken as one: a whole workload, or one of its elastic extras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Unit {
@@ -212,6 +215,74 @@ impl<'a> Trial<'a> {
         false
     }
 
+    /// Makes room on the nodes where the least must be taken, as long as budgets allow. Looks at each node once, so
+    /// the cost is that of the nodes, not of all victims.
+    pub(crate) fn by_best_nodes(&mut self, fit: &Fit, units: &mut Units<'a>) -> bool {
+        let (own, mut rights) = (units.own(), self.ledger.clone());
+        let mut refused = 0;
+        let start = if self.fit.domain_sums().len() > 1 { self.domain_for(fit) } else { Some(0) };
+        let Some(domain) = start else { return false };
+        for node in fit.best_first() {
+            if self.room_in(domain) >= self.min {
+                break;
+            }
+            if fit.domain_of(node) != Some(domain) {
+                continue;
+            }
+            let victims = self.victims_on(node, units, own, &mut rights);
+            let mut took = false;
+            while self.room_in(domain) < self.min {
+                let Some((_, chosen)) = self.cheapest_copy(node, &victims) else { break };
+                for unit in chosen {
+                    self.take(unit);
+                    self.in_trial.insert(unit);
+                }
+                took = true;
+            }
+            refused = if took { 0 } else { refused + 1 };
+            if refused >= NODES_REFUSED_MAX {
+                return false;
+            }
+        }
+        self.domain = Some(domain);
+        self.suffices() && self.ledger.holds()
+    }
+
+    /// The domain with the most room if everything were taken, by its best node.
+    fn domain_for(&self, fit: &Fit) -> Option<u32> {
+        let most = fit.most();
+        let mut domains = fit.best_first().filter_map(|node| fit.domain_of(node));
+        domains.find(|domain| fit.domain_sums().of(*domain) == most)
+    }
+
+    /// What could be taken on one node without touching another, extras first, then in the order of victims.
+    fn victims_on(
+        &self,
+        node: u32,
+        units: &mut Units<'a>,
+        own: Option<(u32, i32)>,
+        rights: &mut Ledger,
+    ) -> Vec<Unit> {
+        let here = self.pool.node(node);
+        let mut slots: Vec<u32> = here.tasks.clone();
+        slots.sort_unstable();
+        slots.dedup();
+        let mut victims = Vec::new();
+        for slot in slots {
+            let workload = &self.pool.entry(slot).workload;
+            for extra in workload.extra_places().filter(|place| place.node == here.id) {
+                victims.push((false, 0, 0, workload.id, Unit { slot, extra: Some(extra.rank) }));
+            }
+            let local = workload.places().all(|place| place.node == here.id);
+            if local && units.contains(slot, rights, own) {
+                let lost = units.work_lost(slot);
+                victims.push((true, workload.spec.priority, lost, workload.id, Unit { slot, extra: None }));
+            }
+        }
+        victims.sort_unstable();
+        victims.into_iter().map(|(_, _, _, _, unit)| unit).collect()
+    }
+
     fn by_node_in(&mut self, domain: u32, local: &BTreeMap<u32, &Vec<Unit>>) -> bool {
         // Cheapest first; equal costs go to the smaller node.
         let mut options = BinaryHeap::new();
@@ -324,9 +395,15 @@ impl<'a> Trial<'a> {
         while let Some(taken) = self.taken.pop() {
             // An extra goes with the whole of its workload in any case.
             let goes_anyway = taken.unit.extra.is_some() && whole.contains(&taken.unit.slot);
+            let domain = self.domain;
             self.undo(&taken);
+            if !self.suffices() && self.fit.domain_sums().len() > 1 {
+                // Another domain may do without it.
+                self.find_domain();
+            }
             if goes_anyway || !self.suffices() {
                 self.redo(&taken);
+                self.domain = domain;
                 kept.push(taken);
             }
         }

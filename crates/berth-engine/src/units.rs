@@ -22,6 +22,7 @@ pub(crate) struct Units<'a> {
     projects: BinaryHeap<Precedence>,
     /// The claimant's project and priority, whose lower-priority work comes last.
     own: Option<(u32, i32)>,
+    own_claim: Option<(u32, i32)>,
     current: Option<Run<'a>>,
     /// When the first protected victim can be taken.
     pub(crate) retry: Option<Time>,
@@ -47,7 +48,7 @@ impl<'a> Units<'a> {
         let mut ledger = Ledger::new(pool, *ask, rule, Line::Straddle);
         let mut projects = Vec::new();
         if rule != Rule::None {
-            for project in 0..pool.queues.len() as u32 {
+            for project in pool.above.iter().copied() {
                 let victims = &pool.queues[project as usize].victims;
                 if victims.is_empty() || !ledger.may_take_from(pool, project) {
                     continue;
@@ -60,7 +61,7 @@ impl<'a> Units<'a> {
         }
         let entry = pool.entry(slot);
         let own = own.then_some((entry.project, entry.workload.spec.priority));
-        Self { pool, now, found, projects: projects.into(), own, current: None, retry: None }
+        Self { pool, now, found, projects: projects.into(), own, own_claim: own, current: None, retry: None }
     }
 
     /// The unit at a position in the order.
@@ -78,6 +79,51 @@ impl<'a> Units<'a> {
             self.found.push(unit);
         }
         &self.found
+    }
+
+    /// Only the first of them.
+    pub(crate) fn first(&mut self, count: usize) -> Self {
+        self.get(count);
+        let found = self.found[..count.min(self.found.len())].to_vec();
+        Self {
+            pool: self.pool,
+            now: self.now,
+            found,
+            projects: BinaryHeap::new(),
+            own: None,
+            own_claim: self.own_claim,
+            current: None,
+            retry: None,
+        }
+    }
+
+    /// Whether a workload is among them, wherever it stands in the order.
+    pub(crate) fn contains(&mut self, victim: u32, ledger: &mut Ledger, own: Option<(u32, i32)>) -> bool {
+        let entry = self.pool.entry(victim);
+        let workload = &entry.workload;
+        let Some(since) = workload.running_since().filter(|_| workload.spec.preemptible) else {
+            return false;
+        };
+        let queue = &self.pool.queues[entry.project as usize];
+        let allowed = match own.filter(|(project, _)| *project == entry.project) {
+            Some((_, priority)) => workload.spec.priority < priority,
+            None => ledger.may_take_from(self.pool, entry.project),
+        };
+        let from = since + queue.min_run.max(Span(1));
+        if allowed && from > self.now {
+            self.retry = Some(self.retry.map_or(from, |known| known.min(from)));
+        }
+        allowed && from <= self.now
+    }
+
+    /// Work an eviction destroys.
+    pub(crate) fn work_lost(&self, victim: u32) -> u128 {
+        self.pool.entry(victim).workload.work_lost(self.now, self.pool.policy.lost_cap)
+    }
+
+    /// The claimant's project and priority, if own work of lower priority is among them.
+    pub(crate) fn own(&self) -> Option<(u32, i32)> {
+        self.own_claim
     }
 
     fn find(&mut self) -> Option<Unit> {

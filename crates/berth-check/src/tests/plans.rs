@@ -102,6 +102,27 @@ fn a_leaver_moves_when_its_turn_comes() {
 }
 
 #[test]
+fn a_leaver_takes_only_after_the_instant_of_its_eviction() {
+    let all = |evicted| {
+        let leaver = leaving(train(2, 2, 1), [place(0, 1, [0])]);
+        state(
+            [node(1, 2)],
+            [project(1, quota(0)), project(2, quota(1)), project(3, quota(1))],
+            [
+                with(leaver, |own| own.evicted = Some(evicted)),
+                run(train(1, 1, 1), [place(0, 1, [1])]),
+                with(fixed(train(3, 3, 1)), |own| {
+                    own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
+                }),
+            ],
+        )
+    };
+    let taking = || [evict(1, 2, EvictRule::QuotaReclaim, 1), moved(2, place(0, 1, [1]), None)];
+    assert_eq!(broken(&all(EARLIER), taking()), []);
+    assert_eq!(broken(&all(NOW), taking()), [Rule::RestartAtOnce]);
+}
+
+#[test]
 fn only_limits_that_have_passed_end_work() {
     let mut all = fragmented();
     let stop = |reason| Action::Stop { workload: WorkloadId(1), reason };

@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod random;
+pub mod scenes;
 pub mod seeds;
 
 use berth_engine::Engine;
@@ -63,6 +64,7 @@ pub fn fraction(thousandths: u32) -> GpuRequest {
 }
 
 /// An engine beside the plain state it must agree with.
+#[derive(Clone)]
 pub struct World {
     pub engine: Engine,
     pub state: State,

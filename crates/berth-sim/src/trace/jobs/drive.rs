@@ -4,6 +4,9 @@ use super::{Jobs, guarantee::Guarantee, ledger::Ledger, restart::Checkpoints};
 use crate::trace::progress::Progress;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+/// Nodes and the GPUs a job has on each.
+pub type Places = Vec<(usize, u8)>;
+
 /// What a scheduler decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -12,7 +15,7 @@ pub enum Decision {
         /// Which.
         job: usize,
         /// Nodes and GPUs on them.
-        places: Vec<(usize, u8)>,
+        places: Places,
     },
     /// A running job goes back to the queue.
     Evict {

@@ -1,6 +1,6 @@
 //! Watches the guarantee from outside: does a job within its project's quota wait for what others borrow?
 
-use super::Jobs;
+use super::{Jobs, drive::Places};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who uses what, who waits, and how long jobs within quota waited though borrowed GPUs could have served them.
@@ -12,7 +12,7 @@ pub struct Guarantee {
     used: Vec<u64>,
     free: Vec<u8>,
     on_node: Vec<BTreeMap<usize, u64>>,
-    places: Vec<Vec<(usize, u8)>>,
+    places: Vec<Places>,
     waiting: Vec<BTreeSet<usize>>,
     owed: Vec<usize>,
     owed_s: Vec<u64>,
@@ -58,7 +58,7 @@ impl Guarantee {
         self.waiting[self.asked[job].0].insert(job);
     }
 
-    pub(super) fn on_start(&mut self, job: usize, places: Vec<(usize, u8)>) {
+    pub(super) fn on_start(&mut self, job: usize, places: Places) {
         let project = self.asked[job].0;
         self.waiting[project].remove(&job);
         for &(node, gpus) in &places {

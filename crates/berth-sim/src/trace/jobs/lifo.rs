@@ -6,7 +6,7 @@
 
 use super::{
     Jobs,
-    drive::{Decision, Scheduler},
+    drive::{Decision, Places, Scheduler},
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct Lifo<'a> {
     /// Running jobs by start, with their places.
     running: BTreeSet<(u64, usize)>,
     started: Vec<u64>,
-    places: Vec<Vec<(usize, u8)>>,
+    places: Vec<Places>,
 }
 
 impl<'a> Lifo<'a> {
@@ -49,7 +49,7 @@ impl<'a> Lifo<'a> {
     }
 
     /// The tightest nodes with room for every task, or none.
-    fn fit(&self, job: usize) -> Option<Vec<(usize, u8)>> {
+    fn fit(&self, job: usize) -> Option<Places> {
         let (tasks, gpus) = self.jobs.jobs[job].tasks(self.node_gpus);
         if tasks == 1 {
             let fitting = (0..self.free.len()).filter(|&node| self.free[node] >= gpus);
@@ -66,7 +66,7 @@ impl<'a> Lifo<'a> {
         Some(places)
     }
 
-    fn start(&mut self, job: usize, places: Vec<(usize, u8)>, now: u64) {
+    fn start(&mut self, job: usize, places: Places, now: u64) {
         let project = self.jobs.jobs[job].project;
         self.waiting[project].remove(&job);
         self.used[project] += self.asked(job);
@@ -85,7 +85,7 @@ impl<'a> Lifo<'a> {
     }
 
     /// The next start on free GPUs: lowest share first, sizes known not to fit left out.
-    fn next_start(&self, too_large: &mut u32) -> Option<(usize, Vec<(usize, u8)>)> {
+    fn next_start(&self, too_large: &mut u32) -> Option<(usize, Places)> {
         let mut projects: Vec<usize> =
             (0..self.used.len()).filter(|&p| !self.waiting[p].is_empty()).collect();
         projects.sort_by_key(|&p| {
@@ -110,7 +110,7 @@ impl<'a> Lifo<'a> {
     }
 
     /// The victims that let a job within quota start, the latest starts first, and where it goes then.
-    fn reclaim(&mut self, job: usize) -> Option<(Vec<usize>, Vec<(usize, u8)>)> {
+    fn reclaim(&mut self, job: usize) -> Option<(Vec<usize>, Places)> {
         let claimant = self.jobs.jobs[job].project;
         let mut above: Vec<u64> = (0..self.used.len())
             .map(|project| self.used[project].saturating_sub(self.quota(project)))

@@ -50,7 +50,9 @@ impl Mix {
             *merged.entry((shape.cpu_milli, shape.gpus, shape.share_milli)).or_default() += count;
         }
         let mut merged: Vec<_> = merged.into_iter().collect();
-        merged.sort_by_key(|&(class, count)| (Reverse(count), class));
+        // Chosen by the GPUs asked for, so that rare large requests are among them; weighed by how often they come.
+        merged
+            .sort_by_key(|&(class, count)| (Reverse(count * u64::from(class.1) * u64::from(class.2)), class));
         merged.truncate(CLASSES_MAX);
         let all: u64 = merged.iter().map(|(_, count)| count).sum();
         let classes: Vec<Class> = merged

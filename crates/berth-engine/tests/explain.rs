@@ -1,0 +1,328 @@
+//! Explanations are claims, so each is put to the test: the remedy is applied, the numbers are counted again, and what
+//! is said to be impossible is tried on an empty pool.
+
+mod support;
+
+use berth_engine::Engine;
+use berth_types::*;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use support::{
+    cases::{self, SMALL},
+    random::Random,
+    scenes::*,
+    seeds, *,
+};
+
+/// How often each kind of reason and remedy was given.
+#[derive(Default)]
+struct Tally(Mutex<BTreeMap<String, u64>>);
+
+impl Tally {
+    fn count(&self, kind: impl std::fmt::Debug) {
+        let text = format!("{kind:?}");
+        let name = text.split([' ', '(', '{']).next().unwrap_or_default().to_string();
+        *self.0.lock().expect("no panic holds it").entry(name).or_default() += 1;
+    }
+}
+
+/// The amounts of one account, counted from the plain state.
+struct Books<'a> {
+    state: &'a State,
+    pool: Name,
+}
+
+impl Books<'_> {
+    fn accounts_of(&self, workload: &Workload) -> Vec<Account> {
+        let project = workload.spec.project;
+        let departments = self.state.ancestors(self.state.projects[&project].department);
+        let departments = departments.map(|department| Account::Department(department.id));
+        std::iter::once(Account::Project(project)).chain(departments).collect()
+    }
+
+    fn used(&self, account: Account, counts: impl Fn(&Workload) -> bool) -> Gpus {
+        let below = self.state.workloads.values().filter(|workload| {
+            workload.spec.pool == self.pool && self.accounts_of(workload).contains(&account) && counts(workload)
+        });
+        below.flat_map(|workload| workload.base_places().map(Place::gpus).collect::<Vec<_>>()).sum()
+    }
+
+    fn entitlement(&self, account: Account) -> Entitlement {
+        let entitlements = match account {
+            Account::Project(id) => &self.state.projects[&id].entitlements,
+            Account::Department(id) => &self.state.departments[&id].entitlements,
+        };
+        entitlements.get(&self.pool).cloned().unwrap_or_default()
+    }
+
+    /// Whether a quota of CPU, memory or a model can be what is passed; reasons name the numbers of GPUs only.
+    fn has_other_quota(&self, account: Account) -> bool {
+        let entitlement = self.entitlement(account);
+        entitlement.cpu_quota.is_some()
+            || entitlement.memory_quota.is_some()
+            || !entitlement.model_quotas.is_empty()
+    }
+}
+
+/// Whether the workload has places once these have ended and are gone.
+fn starts_after(world: &World, id: WorkloadId, ended: &[WorkloadId]) -> bool {
+    let mut world = world.clone();
+    for victim in ended {
+        world.apply(Change::Cancelled { workload: *victim, at: world.now });
+        for place in world.state.workloads[victim].leaving().to_vec() {
+            world.apply(Change::Stopped { workload: *victim, rank: place.rank, at: world.now });
+        }
+    }
+    world.plan();
+    world.state.workloads[&id].places().next().is_some()
+}
+
+fn with_entitlement(world: &mut World, account: Account, pool: &Name, change: impl FnOnce(&mut Entitlement)) {
+    match account {
+        Account::Project(id) => {
+            let mut project = world.state.projects[&id].clone();
+            change(project.entitlements.entry(pool.clone()).or_default());
+            world.apply(Change::ProjectSet(project));
+        }
+        Account::Department(id) => {
+            let mut department = world.state.departments[&id].clone();
+            change(department.entitlements.entry(pool.clone()).or_default());
+            world.apply(Change::DepartmentSet(department));
+        }
+    }
+}
+
+/// Whether the workload starts when it is alone, and nothing but nodes can stop it.
+fn fits_an_empty_pool(world: &World, workload: &Workload) -> bool {
+    let mut alone = State { nodes: world.state.nodes.clone(), ..State::default() };
+    let mut project = world.state.projects[&workload.spec.project].clone();
+    project.department = None;
+    let entitlement = Entitlement { quota: Some(Gpus::MAX), ..Entitlement::default() };
+    project.entitlements = [(workload.spec.pool.clone(), entitlement)].into();
+    alone.projects.insert(project.id, project);
+    let fresh = Workload::submitted(workload.id, workload.spec.clone(), workload.submitted);
+    alone.workloads.insert(workload.id, fresh);
+    let mut engine = Engine::with_state(Policy::default(), &alone).expect("a state that can be");
+    engine.plan(world.now);
+    engine.workload(workload.id).expect("was submitted").places().next().is_some()
+}
+
+/// What is wrong with an explanation, if anything.
+fn problems(world: &World, explanation: &Explanation) -> Vec<String> {
+    let mut problems = check_reason(world, explanation);
+    problems.extend(check_remedy(world, explanation));
+    problems.extend(check_holders(world, explanation));
+    problems
+}
+
+fn check_reason(world: &World, explanation: &Explanation) -> Vec<String> {
+    let workload = &world.state.workloads[&explanation.workload];
+    let books = Books { state: &world.state, pool: workload.spec.pool.clone() };
+    let mut problems = Vec::new();
+    let mut demand = |holds: bool, text: &str| {
+        if !holds {
+            problems.push(text.to_string());
+        }
+    };
+    match &explanation.reason {
+        WaitReason::Never { most, needed } => {
+            demand(most < needed, "never, though as many fit as are needed");
+            demand(*needed == u64::from(workload.spec.tasks.min()), "needed is not the minimum");
+            demand(!fits_an_empty_pool(world, workload), "never, though an empty pool has room");
+        }
+        WaitReason::Limit { account, limit, used, asked } => {
+            demand(books.accounts_of(workload).contains(account), "the limit is of another's account");
+            demand(books.entitlement(*account).limit == Some(*limit), "the limit is not the one that is set");
+            demand(books.used(*account, |_| true) == *used, "what is used is not what is used");
+            demand(*used + *asked > *limit, "the limit would not be passed");
+        }
+        WaitReason::NonPreemptibleQuota { account, quota, used, asked } => {
+            demand(!workload.spec.preemptible, "it is preemptible");
+            demand(books.accounts_of(workload).contains(account), "the quota is of another's account");
+            let fixed = books.used(*account, |other| !other.spec.preemptible);
+            demand(fixed == *used, "what non-preemptible work uses is not what it uses");
+            let passes = *used + *asked > *quota || books.has_other_quota(*account);
+            demand(passes, "the quota would not be passed by non-preemptible work");
+        }
+        WaitReason::NoBorrowing { account, quota, used, asked } => {
+            let entitlement = books.entitlement(*account);
+            demand(entitlement.weight == Some(Gpus::ZERO), "the weight is not zero");
+            demand(books.used(*account, |_| true) == *used, "what is used is not what is used");
+            let passes = *used + *asked > *quota || books.has_other_quota(*account);
+            demand(passes, "the quota would not be passed by borrowing");
+        }
+        WaitReason::NoCapacity { fits, needed, within_share, verdict, .. } => {
+            demand(fits < needed, "no capacity, though as many fit as are needed");
+            let shares: BTreeMap<Account, Gpus> =
+                world.engine.fair_shares(&workload.spec.pool).into_iter().collect();
+            let beyond = books.accounts_of(workload).iter().any(|account| {
+                // What it asks is at least nothing, so an account above its share already cannot be within it.
+                books.used(*account, |_| true) > shares[account]
+            });
+            demand(!(*within_share && beyond), "within share, though an account is above its share already");
+            match verdict {
+                Verdict::TooLittle { most, needed } => demand(most < needed, "enough is not too little"),
+                Verdict::NoShape { most, needed } => demand(most < needed, "a shape for all is a shape"),
+                _ => {}
+            }
+        }
+        WaitReason::MinimumRun { until } => {
+            demand(*until > world.now, "the minimum run has ended already");
+            let mut later = world.clone();
+            later.confirm();
+            later.now = *until;
+            later.plan();
+            later.confirm();
+            later.plan();
+            let waits = later.engine.explain(workload.id, later.now);
+            let same = WaitReason::MinimumRun { until: *until };
+            demand(waits.is_none_or(|waits| waits.reason != same), "it still waits for the same instant");
+        }
+        WaitReason::Leaving { workloads } => {
+            demand(!workloads.is_empty(), "nobody is named as leaving");
+            let leaves = |id: &WorkloadId| !world.state.workloads[id].leaving().is_empty();
+            demand(workloads.iter().all(leaves), "somebody is named who is not leaving");
+        }
+        WaitReason::Ready => {}
+    }
+    problems
+}
+
+fn check_remedy(world: &World, explanation: &Explanation) -> Vec<String> {
+    let id = explanation.workload;
+    let pool = world.state.workloads[&id].spec.pool.clone();
+    let mut problems = Vec::new();
+    let mut demand = |holds: bool, text: &str| {
+        if !holds {
+            problems.push(text.to_string());
+        }
+    };
+    match &explanation.remedy {
+        Remedy::End(ended) => {
+            demand(!ended.is_empty(), "nothing needs to end, and it waits");
+            demand(starts_after(world, id, ended), "their end does not start it");
+        }
+        Remedy::LiftLimits(accounts, ended) => {
+            let mut lifted = world.clone();
+            for account in accounts {
+                with_entitlement(&mut lifted, *account, &pool, |entitlement| entitlement.limit = None);
+            }
+            demand(!accounts.is_empty(), "no limit is named");
+            demand(starts_after(&lifted, id, ended), "lifting the limits does not start it");
+        }
+        Remedy::RaiseQuota(quotas, ended) => {
+            let mut raised = world.clone();
+            for (account, quota) in quotas {
+                with_entitlement(&mut raised, *account, &pool, |entitlement| entitlement.quota = Some(*quota));
+            }
+            demand(!quotas.is_empty(), "no quota is named");
+            demand(starts_after(&raised, id, ended), "raising the quotas does not start it");
+        }
+        Remedy::Wait => {
+            let mut later = world.clone();
+            later.confirm();
+            // What was evicted at an instant does not start at it.
+            later.now = later.now + Span(1);
+            later.plan();
+            let placed = later.state.workloads[&id].places().next().is_some();
+            demand(placed, "it does not start when those leaving are gone");
+        }
+        Remedy::ChangeRequest | Remedy::NotFound => {}
+    }
+    problems
+}
+
+fn check_holders(world: &World, explanation: &Explanation) -> Vec<String> {
+    let mut problems = Vec::new();
+    let sizes: Vec<Gpus> = explanation.holders.iter().map(|holder| holder.gpus).collect();
+    if !sizes.is_sorted_by(|one, other| one >= other) {
+        problems.push("holders are not in order of what they hold".into());
+    }
+    for holder in &explanation.holders {
+        let workload = &world.state.workloads[&holder.workload];
+        let has: Gpus = workload.places().map(Place::gpus).sum();
+        if workload.spec.project != holder.project || holder.gpus > has {
+            problems.push(format!("{:?} does not hold {:?}", holder.workload, holder.gpus));
+        }
+    }
+    problems
+}
+
+/// Checks the explanations of everybody who waits; returns how many there were.
+fn check_everybody(world: &World, tally: &Tally) -> Result<u64, String> {
+    let mut explained = 0;
+    for workload in world.state.workloads.values() {
+        let explanation = world.engine.explain(workload.id, world.now);
+        let waits = matches!(workload.phase, Phase::Queued { .. } | Phase::Held { .. });
+        let Some(explanation) = explanation.filter(|_| waits) else {
+            if waits {
+                return Err(format!("{:?} waits without a reason", workload.id));
+            }
+            continue;
+        };
+        explained += 1;
+        tally.count(&explanation.reason);
+        tally.count(&explanation.remedy);
+        if let WaitReason::NoCapacity { verdict, .. } = &explanation.reason {
+            tally.count(verdict);
+        }
+        let found = problems(world, &explanation);
+        if let Remedy::End(ended) = &explanation.remedy {
+            for one in ended {
+                let rest: Vec<_> = ended.iter().copied().filter(|id| id != one).collect();
+                if starts_after(world, workload.id, &rest) { tally.count("Superfluous"); } else {tally.count("Needed");}
+            }
+        }
+        if explanation.remedy == Remedy::NotFound { tally.count(format!("NF-{:?}", explanation.reason)); if std::env::var("SHOW").is_ok() { println!("NF {:?} {:?} {:?}", workload.id, explanation.reason, workload.spec); } }
+        if !found.is_empty() {
+            let phases: Vec<String> = world
+                .state
+                .workloads
+                .values()
+                .filter(|workload| !workload.is_finished())
+                .map(|workload| format!("{workload:?}"))
+                .collect();
+            return Err(format!(
+                "{} ({:?}): {}\nat {:?} {explanation:#?}\nnodes {:?}\nprojects {:?}\ndepartments {:?}\n{}",
+                workload.id,
+                explanation.reason,
+                found.join("; "),
+                world.now,
+                world.state.nodes.values().collect::<Vec<_>>(),
+                world.state.projects.values().collect::<Vec<_>>(),
+                world.state.departments.values().collect::<Vec<_>>(),
+                phases.join("\n")
+            ));
+        }
+    }
+    Ok(explained)
+}
+
+#[test]
+fn every_reason_is_true_and_every_remedy_works() {
+    let (tally, all) = (Tally::default(), AtomicU64::new(0));
+    seeds::for_each_seed("explanations", seeds::cases(2_000), |seed| {
+        let mut random = Random(seed);
+        let mut world = cases::world(&mut random, SMALL);
+        let mut history = vec![];
+        for step in 0..SMALL.steps {
+            history.push(cases::step(&mut random, &mut world));
+            world.plan();
+            // Explanations are dear, and those of neighbouring steps alike.
+            if step % 3 == 2 {
+                let explained = check_everybody(&world, &tally)
+                    .map_err(|text| format!("{text}\n--\n{}", history.join("\n")))?;
+                all.fetch_add(explained, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    });
+    let (tally, all) = (tally.0.into_inner().expect("no panic holds it"), all.into_inner());
+    println!("{all} explanations: {tally:#?}");
+    assert!(all > 0, "nobody ever waited");
+}
