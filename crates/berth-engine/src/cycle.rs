@@ -135,7 +135,7 @@ impl Pool {
         let deadline = self.deadlines.first().map(|(at, _, _)| *at);
         let rests = self.queues.iter().any(|queue| queue.evicted() == Some(now) && !queue.waiting.is_empty());
         let barred = rests.then_some(now + Span(1));
-        let times = [deadline, self.heads.retry, barred, self.next_reservation(now), self.next_move];
+        let times = [deadline, self.heads.retry(), self.next_fill, barred, self.next_reservation(now), self.next_move];
         times.into_iter().flatten().filter(|at| *at > now).min()
     }
 }

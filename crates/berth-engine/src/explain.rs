@@ -56,10 +56,9 @@ impl Pool {
         if fits_now {
             return WaitReason::Ready;
         }
-        self.heads.retry = None;
         match self.find_taking(slot, now) {
             Ok(_) => WaitReason::Ready,
-            Err(verdict) => match self.heads.retry {
+            Err(verdict) => match self.heads.attempt_retry {
                 Some(until) if within_quota || within_share => WaitReason::MinimumRun { until },
                 _ => WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict },
             },

@@ -9,7 +9,7 @@ use crate::{
 use berth_types::{Phase, Time, WorkloadId};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BTreeSet,
+    collections::BTreeMap,
 };
 
 /// The workload a project or department would start next.
@@ -47,11 +47,11 @@ struct Best {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads {
     best: Vec<Best>,
-    /// Takes that found nothing at this version of the pool, by project and class.
-    failed: BTreeSet<(u32, u32)>,
+    /// Takes that found nothing at this version of the pool, by project and class, and when time alone may change that.
+    failed: BTreeMap<(u32, u32), Option<Time>>,
     failed_version: u64,
-    /// When waiting for time alone may let a failed take succeed.
-    pub(crate) retry: Option<Time>,
+    /// When time alone may let the take that was tried last succeed.
+    pub(crate) attempt_retry: Option<Time>,
     /// The time heads were computed for; some workloads are barred for one instant.
     now: Time,
 }
@@ -60,6 +60,11 @@ impl Heads {
     /// The instant that is being planned.
     pub(crate) fn now(&self) -> Time {
         self.now
+    }
+
+    /// When time alone may let a failed take succeed.
+    pub(crate) fn retry(&self) -> Option<Time> {
+        self.failed.values().flatten().min().copied()
     }
 
     /// A workload that just came may take what those before it could not.
@@ -119,17 +124,16 @@ impl Pool {
     pub(crate) fn take_failed(&mut self, slot: u32) {
         let entry = self.entry(slot);
         let (project, class) = (entry.project, entry.class);
-        self.heads.failed.insert((project, class));
+        self.heads.failed.insert((project, class), self.heads.attempt_retry);
         self.stale_heads.insert(project);
     }
 
     /// Forgets failures that a change or the passing of time may have undone.
     pub(crate) fn retry_takes(&mut self, now: Time) {
-        let timely = self.heads.retry.is_some_and(|retry| now >= retry);
+        let timely = self.heads.retry().is_some_and(|retry| now >= retry);
         if self.heads.failed_version != self.version || timely {
             self.heads.failed_version = self.version;
-            self.heads.retry = None;
-            for (project, _) in std::mem::take(&mut self.heads.failed) {
+            for (project, _) in std::mem::take(&mut self.heads.failed).into_keys() {
                 self.stale_heads.insert(project);
             }
         }
@@ -176,7 +180,7 @@ impl Pool {
                 }
                 continue;
             }
-            if !class.possible || self.heads.failed.contains(&(project, *class_id)) {
+            if !class.possible || self.heads.failed.contains_key(&(project, *class_id)) {
                 continue;
             }
             let Some(first) = group.first() else { continue };

@@ -103,6 +103,8 @@ pub(crate) struct Pool {
     pub(crate) above: BTreeSet<u32>,
     /// Whether any request ever was for GPU memory.
     pub(crate) asks_by_memory: bool,
+    /// When passing work can be evicted so that a reservation is filled.
+    pub(crate) next_fill: Option<Time>,
     /// When a move will have become worth its cost.
     pub(crate) next_move: Option<Time>,
     /// Grows with every change; what failed at this version need not be tried again.
@@ -147,6 +149,7 @@ impl Pool {
             freed_departments: BTreeSet::new(),
             above: BTreeSet::new(),
             asks_by_memory: false,
+            next_fill: None,
             next_move: None,
             version: 0,
         };
@@ -537,6 +540,7 @@ impl Pool {
                     self.waiting_classes.insert(entry.class);
                 }
                 Sign::Minus => {
+                    self.heads.forget_failure(entry.project, entry.class);
                     let group =
                         queue.waiting.get_mut(&entry.class).expect("a waiting workload is in its group");
                     group.remove(&key);

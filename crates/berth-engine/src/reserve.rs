@@ -36,6 +36,7 @@ impl Pool {
 
     /// Starts workloads whose reserved places are free or held by passing work, oldest reservation first.
     pub(crate) fn fill_reservations(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.next_fill = None;
         let reserved: Vec<u32> = self.reservations.iter().map(|(_, _, slot)| *slot).collect();
         for slot in reserved {
             let workload = &self.entry(slot).workload;
@@ -115,7 +116,7 @@ impl Pool {
             nodes.entry(slot).or_insert_with(|| self.node(slot).decided.clone());
         }
         let mut candidates: BTreeSet<(u128, berth_types::WorkloadId, u32)> = BTreeSet::new();
-        let mut retry = self.heads.retry;
+        let mut retry = self.next_fill;
         for slot in nodes.keys() {
             for task in &self.node(*slot).tasks {
                 let entry = self.entry(*task);
@@ -136,7 +137,7 @@ impl Pool {
                 }
             }
         }
-        self.heads.retry = retry;
+        self.next_fill = retry;
         let fits = |nodes: &BTreeMap<u32, Free>| {
             let mut trial = nodes.clone();
             places.iter().all(|place| {

@@ -59,6 +59,7 @@ impl Pool {
     }
 
     pub(crate) fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
+        self.heads.attempt_retry = None;
         let class_id = self.entry(slot).class;
         self.class_fits(class_id);
         let entry = self.entry(slot);
@@ -78,10 +79,8 @@ impl Pool {
         self.prove_no_shape(slot, way)?;
         let mut units = Units::new(self, slot, &ask, way.rule, way.own, now);
         let found = self.search(slot, ask, way, &mut units);
-        if let Some(at) = units.retry.filter(|_| found.is_err()) {
-            let known = self.heads.retry.get_or_insert(at);
-            *known = (*known).min(at);
-        }
+        let retry = units.retry;
+        self.heads.attempt_retry = self.heads.attempt_retry.into_iter().chain(retry).min();
         found
     }
 

@@ -220,7 +220,7 @@ impl<'a> Trial<'a> {
     pub(crate) fn by_best_nodes(&mut self, fit: &Fit, units: &mut Units<'a>) -> bool {
         let (own, mut rights) = (units.own(), self.ledger.clone());
         let mut refused = 0;
-        let start = if self.fit.domain_sums().len() > 1 { self.domain_for(fit) } else { Some(0) };
+        let start = if self.shape.level.is_some() { self.domain_for(fit) } else { Some(0) };
         let Some(domain) = start else { return false };
         for node in fit.best_first() {
             if self.room_in(domain) >= self.min {
@@ -397,7 +397,7 @@ impl<'a> Trial<'a> {
             let goes_anyway = taken.unit.extra.is_some() && whole.contains(&taken.unit.slot);
             let domain = self.domain;
             self.undo(&taken);
-            if !self.suffices() && self.fit.domain_sums().len() > 1 {
+            if !self.suffices() && self.shape.level.is_some() {
                 // Another domain may do without it.
                 self.find_domain();
             }
