@@ -45,17 +45,13 @@ fn task_charge(state: &State, workload: &Workload) -> Gpus {
         .unwrap_or(whole)
 }
 
-/// Devices of ready nodes, and what is occupied or decided on the devices of others.
+/// Devices of ready nodes, and what is decided on the devices of others.
 fn pool_gpus(state: &State, pool: &Name) -> Gpus {
-    let rooms = [View::Decided, View::Occupied].map(|view| Room::of(state, view));
+    let room = Room::of(state, View::Decided);
     let mut total = 0;
     for node in state.nodes.values().filter(|node| node.pool() == *pool) {
         for device in 0..node.devices.len() {
-            let in_use = rooms
-                .iter()
-                .map(|room| Gpus::SCALE as i64 - room.nodes[&node.id].devices[device])
-                .max()
-                .unwrap_or(0);
+            let in_use = Gpus::SCALE as i64 - room.nodes[&node.id].devices[device];
             total += match node.condition {
                 NodeCondition::Ready => Gpus::SCALE,
                 NodeCondition::Cordoned => in_use.max(0) as u64,

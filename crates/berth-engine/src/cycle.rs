@@ -11,6 +11,7 @@ use berth_types::{Action, Change, Phase, Span, StartBasis, StopReason, Time};
 impl Pool {
     /// Decides everything there is to decide at `now`, and names the next instant at which that can change.
     pub(crate) fn plan(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Time> {
+        self.mix.refresh(&self.nodes);
         self.stop_overdue(now, actions);
         self.heads_at(now);
         loop {
@@ -135,7 +136,14 @@ impl Pool {
         let deadline = self.deadlines.first().map(|(at, _, _)| *at);
         let rests = self.queues.iter().any(|queue| queue.evicted() == Some(now) && !queue.waiting.is_empty());
         let barred = rests.then_some(now + Span(1));
-        let times = [deadline, self.heads.retry(), self.next_fill, barred, self.next_reservation(now), self.next_move];
+        let times = [
+            deadline,
+            self.heads.retry(),
+            self.next_fill,
+            barred,
+            self.next_reservation(now),
+            self.next_move,
+        ];
         times.into_iter().flatten().filter(|at| *at > now).min()
     }
 }

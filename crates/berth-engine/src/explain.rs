@@ -18,6 +18,7 @@ pub(crate) fn explain(engine: &Engine, id: WorkloadId, now: Time) -> Option<Expl
     let mut engine = engine.clone();
     let pool_name = engine.workload_pools.get(&id)?.clone();
     let pool = engine.pools.get_mut(&pool_name)?;
+    pool.mix.refresh(&pool.nodes);
     pool.refresh_shares();
     let slot = pool.slot(id)?;
     let holders = pool.holders(slot);

@@ -119,7 +119,7 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    pub(crate) fn new(view: View, shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog) -> Self {
+    pub(crate) fn new(view: View, shape: &Shape, nodes: &[Option<NodeSlot>]) -> Self {
         let mut fit = Self {
             view,
             domain: Vec::new(),
@@ -132,7 +132,8 @@ impl Fit {
             empty_copies: Vec::new(),
             empty: DomainSums::default(),
             domains: BTreeMap::new(),
-            position: log.end(),
+            // The first look goes over every node.
+            position: 0,
             mix_version: 0,
             charge: 0,
             charge_least: 0,
@@ -147,12 +148,6 @@ impl Fit {
     /// What tasks are charged depends on the devices there are only if they ask for GPU memory.
     pub(crate) fn settle_charges(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>]) {
         (self.charge_least, self.charge) = charges(shape, nodes);
-    }
-
-    /// Makes the next look go over every node.
-    pub(crate) fn unsynced(mut self) -> Self {
-        self.position = 0;
-        self
     }
 
     /// A node came, went, or changed what does not change by scheduling.
@@ -195,8 +190,7 @@ impl Fit {
     pub(crate) fn sync(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog, mix: &Mix) {
         if self.mix_version != mix.version() {
             self.mix_version = mix.version();
-            self.seen.fill(0);
-            self.position = 0;
+            self.score_anew(shape, nodes, mix);
         }
         if self.position == log.end() {
             return;
@@ -214,6 +208,20 @@ impl Fit {
             }
         }
         self.position = log.end().max(1);
+    }
+
+    /// Another mix changes which node is best, not where there is room.
+    fn score_anew(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], mix: &Mix) {
+        if self.view != View::Free {
+            return;
+        }
+        for (_, id, slot) in std::mem::take(&mut self.ordered) {
+            let at = slot as usize;
+            if let Some(node) = nodes[at].as_ref().filter(|node| self.seen[at] == node.version) {
+                self.score[at] = score::score(node, shape, mix);
+            }
+            self.ordered.insert((self.score[at], id, slot));
+        }
     }
 
     fn update(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32, mix: &Mix) {

@@ -208,6 +208,24 @@ impl NodeSlot {
         low
     }
 
+    /// The devices one task of a shape would take of `free`, without building a place: the tightest, or the first.
+    pub(crate) fn pick<'a>(
+        &'a self,
+        shape: &'a Shape,
+        free: &'a Free,
+    ) -> impl Iterator<Item = (usize, u32)> + 'a {
+        let wanted = usize::from(shape.request.gpu.devices());
+        let fitting =
+            self.devices.iter().zip(&free.devices).enumerate().filter_map(move |(at, (device, free))| {
+                let share = shape.share_on(device)?.millionths();
+                (*free >= share).then_some((at, share, *free))
+            });
+        let tightest =
+            (wanted == 1).then(|| fitting.clone().min_by_key(|(at, _, free)| (*free, *at))).flatten();
+        let several = fitting.take(if wanted == 1 { 0 } else { wanted });
+        tightest.into_iter().chain(several).map(|(at, share, _)| (at, share))
+    }
+
     /// Chooses devices for one task of a shape in `free`: those that need nobody to leave first, then the tightest
     /// fit, then the lowest position. The choice keeps as many further copies possible as there can be.
     pub(crate) fn choose(&self, shape: &Shape, free: &Free, rank: u32) -> Option<Place> {
@@ -246,13 +264,11 @@ impl NodeSlot {
         Some(Place { rank, node: self.id, devices, cpu: request.cpu, memory: request.memory })
     }
 
-    /// GPUs of this node that count as capacity: all of a ready node, what is in use on another.
+    /// GPUs of this node that count as capacity: all of a ready node, what is decided on another.
     pub(crate) fn capacity(&self) -> u64 {
-        let all = self.devices.len() as u64 * Gpus::SCALE;
         if self.ready {
-            return all;
+            return self.devices.len() as u64 * Gpus::SCALE;
         }
-        let pairs = self.decided.devices.iter().zip(&self.occupied.devices);
-        pairs.map(|(decided, occupied)| u64::from(WHOLE - decided.min(occupied))).sum()
+        self.decided.devices.iter().map(|free| u64::from(WHOLE - free)).sum()
     }
 }

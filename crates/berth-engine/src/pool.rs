@@ -272,6 +272,7 @@ impl Pool {
             class.asked = fit.charge * u64::from(class.min);
             class.possible = fit.most_when_empty() >= u64::from(class.min);
         }
+        self.mix.on_nodes_changed();
         self.log.push(slot, self.nodes.len());
         self.shares_stale = true;
         self.version += 1;
@@ -418,7 +419,7 @@ impl Pool {
             None => {
                 let shape = Shape::new(&key);
                 self.asks_by_memory |= matches!(shape.request.gpu, GpuRequest::Memory { .. });
-                let fit = Fit::new(View::Free, &shape, &self.nodes, &self.log);
+                let fit = Fit::new(View::Free, &shape, &self.nodes);
                 self.shapes.push((shape, fit));
                 self.taking_fits.push(Default::default());
                 let id = self.shapes.len() as u32 - 1;

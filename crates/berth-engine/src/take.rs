@@ -168,7 +168,7 @@ impl Pool {
         let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
         let shape = &self.shapes[shape_id as usize].0;
         let fit = self.taking_fits[shape_id as usize][at]
-            .get_or_insert_with(|| Box::new(Fit::new(view, shape, &self.nodes, &self.log).unsynced()));
+            .get_or_insert_with(|| Box::new(Fit::new(view, shape, &self.nodes)));
         fit.sync(shape, &self.nodes, &self.log, &self.mix);
     }
 

@@ -47,7 +47,9 @@ impl Books<'_> {
 
     fn used(&self, account: Account, counts: impl Fn(&Workload) -> bool) -> Gpus {
         let below = self.state.workloads.values().filter(|workload| {
-            workload.spec.pool == self.pool && self.accounts_of(workload).contains(&account) && counts(workload)
+            workload.spec.pool == self.pool
+                && self.accounts_of(workload).contains(&account)
+                && counts(workload)
         });
         below.flat_map(|workload| workload.base_places().map(Place::gpus).collect::<Vec<_>>()).sum()
     }
@@ -218,7 +220,9 @@ fn check_remedy(world: &World, explanation: &Explanation) -> Vec<String> {
         Remedy::RaiseQuota(quotas, ended) => {
             let mut raised = world.clone();
             for (account, quota) in quotas {
-                with_entitlement(&mut raised, *account, &pool, |entitlement| entitlement.quota = Some(*quota));
+                with_entitlement(&mut raised, *account, &pool, |entitlement| {
+                    entitlement.quota = Some(*quota)
+                });
             }
             demand(!quotas.is_empty(), "no quota is named");
             demand(starts_after(&raised, id, ended), "raising the quotas does not start it");
@@ -272,13 +276,6 @@ fn check_everybody(world: &World, tally: &Tally) -> Result<u64, String> {
             tally.count(verdict);
         }
         let found = problems(world, &explanation);
-        if let Remedy::End(ended) = &explanation.remedy {
-            for one in ended {
-                let rest: Vec<_> = ended.iter().copied().filter(|id| id != one).collect();
-                if starts_after(world, workload.id, &rest) { tally.count("Superfluous"); } else {tally.count("Needed");}
-            }
-        }
-        if explanation.remedy == Remedy::NotFound { tally.count(format!("NF-{:?}", explanation.reason)); if std::env::var("SHOW").is_ok() { println!("NF {:?} {:?} {:?}", workload.id, explanation.reason, workload.spec); } }
         if !found.is_empty() {
             let phases: Vec<String> = world
                 .state
@@ -324,5 +321,95 @@ fn every_reason_is_true_and_every_remedy_works() {
     });
     let (tally, all) = (tally.0.into_inner().expect("no panic holds it"), all.into_inner());
     println!("{all} explanations: {tally:#?}");
-    assert!(all > 0, "nobody ever waited");
+    let not_found = tally.get("NotFound").copied().unwrap_or(0);
+    assert!(not_found * 100 <= all * 2, "{not_found} of {all} remedies were not found");
+}
+
+/// Explains one workload of a hand-made scene, after checking every claim that is made in it.
+fn explained(world: &World, id: WorkloadId) -> Explanation {
+    if let Err(text) = check_everybody(world, &Tally::default()) {
+        panic!("{text}");
+    }
+    world.engine.explain(id, world.now).expect("it waits")
+}
+
+#[test]
+fn a_full_node_names_who_must_end() {
+    let mut world = world(&[2]);
+    add(&mut world, [project(1, 1), project(2, 1)]);
+    let other = run(&mut world, train(1, 1));
+    let own = run(&mut world, train(2, 1));
+    let waiting = run(&mut world, train(2, 1));
+    let explanation = explained(&world, waiting);
+    let (fits, needed, within_quota, within_share) = (0, 1, false, false);
+    let verdict = Verdict::NotEntitled;
+    let reason = WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict };
+    assert_eq!(explanation.reason, reason);
+    assert_eq!(explanation.remedy, Remedy::End(vec![other]));
+    let holder = |workload, project| Holder { workload, project: ProjectId(project), gpus: Gpus::ONE };
+    assert_eq!(explanation.holders, vec![holder(other, 1), holder(own, 2)]);
+}
+
+#[test]
+fn a_limit_of_a_project_and_of_its_department_are_lifted_together() {
+    let mut world = world(&[4]);
+    let mut bounded = department(1, 4);
+    bounded.entitlements.get_mut(&default_pool()).expect("it has one").limit = Some(Gpus::ONE);
+    world.apply(Change::DepartmentSet(bounded));
+    let limited = entitled(1, 4, |entitlement| entitlement.limit = Some(Gpus::ONE));
+    add(&mut world, [inside(limited, 1)]);
+    run(&mut world, train(1, 1));
+    let waiting = run(&mut world, train(1, 1));
+    let accounts = vec![Account::Project(ProjectId(1)), Account::Department(DepartmentId(1))];
+    assert_eq!(explained(&world, waiting).remedy, Remedy::LiftLimits(accounts, vec![]));
+}
+
+#[test]
+fn a_session_past_its_quota_is_told_the_quota_that_would_start_it() {
+    let mut world = world(&[4]);
+    add(&mut world, [project(1, 1)]);
+    run(&mut world, interactive(1, 1));
+    let waiting = run(&mut world, interactive(1, 2));
+    let quotas = vec![(Account::Project(ProjectId(1)), Gpus::whole(3))];
+    assert_eq!(explained(&world, waiting).remedy, Remedy::RaiseQuota(quotas, vec![]));
+}
+
+#[test]
+fn what_no_node_can_hold_is_told_to_ask_for_something_else() {
+    let mut world = world(&[2, 2]);
+    add(&mut world, [project(1, 4)]);
+    let waiting = run(&mut world, train(1, 3));
+    let explanation = explained(&world, waiting);
+    assert_eq!(explanation.reason, WaitReason::Never { most: 0, needed: 1 });
+    assert_eq!(explanation.remedy, Remedy::ChangeRequest);
+}
+
+#[test]
+fn a_claimant_of_protected_work_is_told_until_when_and_starts_then() {
+    let mut world = world(&[1]);
+    add(&mut world, [Project { min_run: Span::secs(60), ..project(1, 0) }, project(2, 1)]);
+    let until = world.now + Span::secs(60);
+    let protected = run(&mut world, train(1, 1));
+    let waiting = run(&mut world, train(2, 1));
+    let explanation = explained(&world, waiting);
+    assert_eq!(explanation.reason, WaitReason::MinimumRun { until });
+    assert_eq!(explanation.remedy, Remedy::End(vec![protected]));
+    world.now = until;
+    world.settle();
+    assert!(runs(&world, waiting));
+}
+
+#[test]
+fn what_runs_leaves_or_is_over_is_not_explained() {
+    let mut world = world(&[1]);
+    add(&mut world, [project(1, 0), project(2, 1)]);
+    let victim = run(&mut world, train(1, 1));
+    assert_eq!(world.engine.explain(victim, world.now), None);
+    let claim = world.submit(train(2, 1));
+    world.plan();
+    assert_eq!(world.engine.explain(victim, world.now), None);
+    assert_eq!(explained(&world, claim).remedy, Remedy::Wait);
+    end(&mut world, claim);
+    assert_eq!(world.engine.explain(claim, world.now), None);
+    assert_eq!(world.engine.explain(WorkloadId(99), world.now), None);
 }

@@ -18,8 +18,7 @@ fn id(random: &mut Random) -> u64 {
 
 /// Amounts at and around every bound that a type allows.
 fn amount(random: &mut Random) -> u64 {
-    let edges =
-        [0, 1, 999_999, 1_000_000, 1 << 40, 1 << 59, 1 << 60, (1 << 60) + 1, u64::MAX - 1, u64::MAX];
+    let edges = [0, 1, 999_999, 1_000_000, 1 << 40, 1 << 59, 1 << 60, (1 << 60) + 1, u64::MAX - 1, u64::MAX];
     if random.chance(70) { random.below(8) * 1_000_000 } else { *random.pick(&edges) }
 }
 
@@ -187,11 +186,8 @@ fn hostile_submission(random: &mut Random, state: &State) -> Workload {
             Phase::Running { tasks, leaving, since, confirmed, passing }
         }
         3 => {
-            let then = if random.chance(50) {
-                AfterStop::Requeue
-            } else {
-                AfterStop::Finish(Outcome::Cancelled)
-            };
+            let then =
+                if random.chance(50) { AfterStop::Requeue } else { AfterStop::Finish(Outcome::Cancelled) };
             Phase::Stopping { leaving: held, then }
         }
         4 => Phase::Queued { reservation: Some(Reservation { places: held, since: time(random) }) },
