@@ -8,7 +8,7 @@ use crate::{
     room::{Room, View},
     share::fair_shares,
 };
-use berth_types::{Place, StartBasis, State, Time, Workload};
+use berth_types::{GpuRequest, Place, StartBasis, State, Time, Workload};
 
 /// A start or hold of a workload that waits in the queue.
 pub(crate) struct Beginning<'a> {
@@ -104,7 +104,9 @@ fn check_basis(state: &State, workload: &Workload, places: &[Place], basis: Star
     let (holds, text) = match basis {
         StartBasis::Quota => (claim.within_quota(&ledger), "is not within quota"),
         StartBasis::FairShare => (
-            claim.within_share(&ledger, &fair_shares(state, &workload.spec.pool)),
+            // Work charged by GPU memory moves demand when it leaves its device, so with any such work about a share
+            // is not the same before and after victims are gone.
+            charged_by_memory(state) || claim.within_share(&ledger, &fair_shares(state, &workload.spec.pool)),
             "is not within its fair share",
         ),
         StartBasis::Idle | StartBasis::Priority | StartBasis::Reservation => return Vec::new(),
@@ -120,4 +122,9 @@ fn check_basis(state: &State, workload: &Workload, places: &[Place], basis: Star
             berth_types::Gpus(claim.gpus())
         ),
     )]
+}
+
+fn charged_by_memory(state: &State) -> bool {
+    let by_memory = |workload: &Workload| matches!(workload.spec.request.gpu, GpuRequest::Memory { .. });
+    state.workloads.values().any(|workload| !workload.is_finished() && by_memory(workload))
 }

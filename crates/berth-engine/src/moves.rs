@@ -106,9 +106,9 @@ impl Pool {
         movable.sort_unstable();
         movable.dedup();
         let mut free = node.decided.clone();
-        let (mut moved, mut cost) = (Vec::new(), 0);
+        let mut moved: Vec<(u32, Vec<Place>)> = Vec::new();
         let mut elsewhere: BTreeMap<u32, Free> = BTreeMap::new();
-        for (price, _, task) in movable {
+        for (_, _, task) in movable {
             if node.copies(shape, &free) > 0 {
                 break;
             }
@@ -116,10 +116,23 @@ impl Pool {
             for place in self.entry(task).workload.places() {
                 free.give(place);
             }
-            cost += price;
             moved.push((task, places));
         }
-        (node.copies(shape, &free) > 0 && !moved.is_empty()).then_some(Clearing { node: at, moved, cost })
+        if node.copies(shape, &free) == 0 || moved.is_empty() {
+            return None;
+        }
+        // Whoever is not in the way stays, the costliest first.
+        for index in (0..moved.len()).rev() {
+            let workload = &self.entry(moved[index].0).workload;
+            workload.places().for_each(|place| free.take(place));
+            if node.copies(shape, &free) > 0 {
+                moved.remove(index);
+            } else {
+                workload.places().for_each(|place| free.give(place));
+            }
+        }
+        let cost = moved.iter().map(|(task, _)| self.cost_of_move(*task, now)).sum();
+        Some(Clearing { node: at, moved, cost })
     }
 
     fn cost_of_move(&self, task: u32, now: Time) -> u128 {
