@@ -1,16 +1,18 @@
 //! Elastic extras: on capacity that no waiting minimum can use.
 
 use crate::{pool::Pool, tree::GPU};
-use berth_types::{Action, Phase, Time};
+use berth_types::{Action, Phase, Span, Time};
 
 impl Pool {
     /// Gives running elastic workloads more tasks, oldest first, one after another while there is room.
     pub(crate) fn grow_elastic(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.next_grow = None;
         let growing: Vec<u32> = self.elastic.iter().map(|(_, _, slot)| *slot).collect();
         for slot in growing {
             let entry = self.entry(slot);
             // What was shrunk at this instant does not grow at it.
             if entry.workload.evicted == Some(now) {
+                self.next_grow = Some(now + Span(1));
                 continue;
             }
             let Phase::Running { tasks, leaving, .. } = &entry.workload.phase else { continue };

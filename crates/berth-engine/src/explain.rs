@@ -10,6 +10,9 @@ use berth_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Room for one more task on a node: GPUs that must end first, the node, and whose they are.
+type Step = (u64, NodeId, u32, Vec<u32>);
+
 /// Rounds in which more is added to a remedy before it is given up.
 const REMEDY_ROUNDS: usize = 64;
 
@@ -102,7 +105,7 @@ impl Pool {
     fn in_the_way(&self, slot: u32) -> Vec<WorkloadId> {
         let class = self.class_of(slot);
         let (shape, fit) = &self.shapes[class.shape as usize];
-        let mut domains: BTreeMap<u32, Vec<(u64, NodeId, u32, Vec<u32>)>> = BTreeMap::new();
+        let mut domains: BTreeMap<u32, Vec<Step>> = BTreeMap::new();
         for (at, node) in self.nodes.iter().enumerate() {
             let (Some(node), Some(domain)) = (node, fit.domain_of(at as u32)) else { continue };
             if !node.ready || node.copies(shape, &node.empty()) == 0 {

@@ -14,6 +14,7 @@ mod elastic;
 mod explain;
 mod fit;
 mod hash;
+mod installation;
 mod ledger;
 mod mix;
 mod moves;

@@ -2,7 +2,10 @@
 
 use crate::{claim::Ask, node::Free, pool::Pool};
 use berth_types::{Action, Gpus, Phase, Place, Span, StartBasis, Time, WorkloadId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// Nodes looked at for one move; the emptiest come first, so more rarely helps.
 const NODES_TRIED: usize = 64;
@@ -27,7 +30,12 @@ impl Pool {
         let candidates: Vec<(u32, u32)> = self.move_candidates();
         for (project, slot) in candidates {
             let ask = self.ask(project, self.class_of(slot));
-            let Some(clearing) = self.find_clearing(slot, &ask, now) else { continue };
+            let protected = Cell::new(None);
+            let clearing = self.find_clearing(slot, &ask, now, &protected);
+            if let Some(until) = protected.get() {
+                self.next_move = Some(self.next_move.map_or(until, |known| known.min(until)));
+            }
+            let Some(clearing) = clearing else { continue };
             let waited = now.since(self.entry(slot).workload.submitted);
             let gives = u128::from(ask.amounts[0]) * u128::from(waited.0) / u128::from(Gpus::SCALE);
             if gives <= clearing.cost {
@@ -71,7 +79,13 @@ impl Pool {
     }
 
     /// The cheapest node on which moving others makes room for one task.
-    fn find_clearing(&self, slot: u32, ask: &Ask, now: Time) -> Option<Clearing> {
+    fn find_clearing(
+        &self,
+        slot: u32,
+        ask: &Ask,
+        now: Time,
+        protected: &Cell<Option<Time>>,
+    ) -> Option<Clearing> {
         let class = self.class_of(slot);
         let (shape, fit) = &self.shapes[class.shape as usize];
         let guaranteed = self.within_quota(ask);
@@ -89,18 +103,26 @@ impl Pool {
         }
         nodes.sort_unstable();
         nodes.truncate(NODES_TRIED);
-        let found = nodes.into_iter().filter_map(|(_, _, at)| self.clear_node(at, slot, guaranteed, now));
+        let found =
+            nodes.into_iter().filter_map(|(_, _, at)| self.clear_node(at, slot, guaranteed, now, protected));
         found.min_by_key(|clearing| (clearing.cost, self.node(clearing.node).id))
     }
 
-    fn clear_node(&self, at: u32, slot: u32, guaranteed: bool, now: Time) -> Option<Clearing> {
+    fn clear_node(
+        &self,
+        at: u32,
+        slot: u32,
+        guaranteed: bool,
+        now: Time,
+        protected: &Cell<Option<Time>>,
+    ) -> Option<Clearing> {
         let class = self.class_of(slot);
         let shape = &self.shapes[class.shape as usize].0;
         let node = self.node(at);
         let mut movable: Vec<(u128, WorkloadId, u32)> = node
             .tasks
             .iter()
-            .filter(|task| self.may_move(**task, slot, guaranteed, now))
+            .filter(|task| self.may_move(**task, slot, guaranteed, now, protected))
             .map(|task| (self.cost_of_move(*task, now), self.entry(*task).workload.id, *task))
             .collect();
         movable.sort_unstable();
@@ -142,15 +164,27 @@ impl Pool {
         workload.work_lost(now, self.policy.lost_cap) + restart
     }
 
-    /// Preemptible work of one task outside its minimum run time. In-quota work of others moves only for a guarantee.
-    fn may_move(&self, task: u32, slot: u32, guaranteed: bool, now: Time) -> bool {
+    /// Preemptible work of one task outside its minimum run time, whose end is noted otherwise. In-quota work of others
+    /// moves only for a guarantee.
+    fn may_move(
+        &self,
+        task: u32,
+        slot: u32,
+        guaranteed: bool,
+        now: Time,
+        protected: &Cell<Option<Time>>,
+    ) -> bool {
         let entry = self.entry(task);
         let Phase::Running { tasks, leaving, since, .. } = &entry.workload.phase else { return false };
-        let protected = *since + self.queues[entry.project as usize].min_run.max(Span(1)) > now;
         let single = tasks.len() == 1 && leaving.is_empty() && entry.workload.spec.tasks.max() == 1;
         let own = entry.project == self.entry(slot).project;
         let borrows = self.tree.at(entry.project).borrowed_with(0) > 0;
-        entry.workload.spec.preemptible && !protected && single && (guaranteed || own || borrows)
+        let movable = entry.workload.spec.preemptible && single && (guaranteed || own || borrows);
+        let from = *since + self.queues[entry.project as usize].min_run.max(Span(1));
+        if movable && from > now {
+            protected.set(Some(protected.get().map_or(from, |known: Time| known.min(from))));
+        }
+        movable && from <= now
     }
 
     /// A free place for a moved task on another node that accepts it.

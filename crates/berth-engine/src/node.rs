@@ -175,12 +175,8 @@ impl NodeSlot {
 
     /// How many tasks of a shape fit into `free` of this node; exact.
     pub(crate) fn copies(&self, shape: &Shape, free: &Free) -> u32 {
-        let request = &shape.request;
-        let by_cpu = if request.cpu.0 == 0 { u64::from(u32::MAX) } else { free.cpu / request.cpu.0 };
-        let by_memory =
-            if request.memory.0 == 0 { u64::from(u32::MAX) } else { free.memory / request.memory.0 };
-        let bound = by_cpu.min(by_memory).min(u64::from(berth_types::Tasks::MAX)) as u32;
-        let wanted = u32::from(request.gpu.devices());
+        let bound = shape.bound(free.cpu, free.memory);
+        let wanted = u32::from(shape.request.gpu.devices());
         if wanted == 0 || bound == 0 {
             return bound;
         }

@@ -142,11 +142,14 @@ impl Pool {
     /// Heads depend on time only in that some workloads are barred for the instant of their eviction.
     pub(crate) fn heads_at(&mut self, now: Time) {
         if self.heads.now != now {
-            self.heads.now = now;
+            let before = std::mem::replace(&mut self.heads.now, now);
             for (position, queue) in self.queues.iter_mut().enumerate() {
-                if std::mem::take(&mut queue.rests) {
+                let position = position as u32;
+                if std::mem::take(&mut queue.rests) || queue.evicted() == Some(before) {
                     queue.waiting.values_mut().for_each(Group::wake);
-                    self.stale_heads.insert(position as u32);
+                    self.stale_heads.insert(position);
+                    // Those who rested were passed over by whoever failed in their place.
+                    self.heads.failed.retain(|(project, _), _| *project != position);
                 }
             }
         }
@@ -214,7 +217,7 @@ impl Pool {
             .filter_map(|child| {
                 of(&self.heads.best[*child as usize]).map(|head| (self.tree.at(*child), head))
             })
-            .min_by(|one, other| compare(one, other))
+            .min_by(compare)
             .map(|(_, head)| head)
     }
 }

@@ -14,8 +14,8 @@ use crate::{
     tree::{Charge, GPU, Sign, Tree},
 };
 use berth_types::{
-    AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, Node, NodeId,
-    Phase, Place, Policy, Project, ProjectId, Time, Workload, WorkloadId,
+    AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, NodeId, Phase,
+    Place, Policy, Project, ProjectId, Time, Workload, WorkloadId,
 };
 use std::{
     cmp::Reverse,
@@ -61,7 +61,7 @@ pub(crate) struct Pool {
     pub(crate) name: Name,
     pub(crate) policy: Policy,
     pub(crate) nodes: Vec<Option<NodeSlot>>,
-    node_slots: IdMap<NodeId, u32>,
+    pub(crate) node_slots: IdMap<NodeId, u32>,
     pub(crate) log: ChangeLog,
     pub(crate) tree: Tree,
     /// By position in the tree; departments have an empty one.
@@ -77,7 +77,7 @@ pub(crate) struct Pool {
     class_ids: BTreeMap<(u32, u32), u32>,
     /// Classes that somebody waits with.
     pub(crate) waiting_classes: BTreeSet<u32>,
-    models: Vec<Name>,
+    pub(crate) models: Vec<Name>,
     pub(crate) mix: Mix,
     /// Running workloads with elastic extras.
     pub(crate) extras: BTreeSet<(WorkloadId, u32)>,
@@ -98,13 +98,15 @@ pub(crate) struct Pool {
     pub(crate) stale_heads: BTreeSet<u32>,
     pub(crate) heads: Heads,
     /// Departments that use less than when the heads below them were last looked at.
-    freed_departments: BTreeSet<u32>,
+    pub(crate) freed_departments: BTreeSet<u32>,
     /// Projects above their quota or share, from which something might be taken.
     pub(crate) above: BTreeSet<u32>,
     /// Whether any request ever was for GPU memory.
     pub(crate) asks_by_memory: bool,
     /// When passing work can be evicted so that a reservation is filled.
     pub(crate) next_fill: Option<Time>,
+    /// When extras that were just shrunk may come back.
+    pub(crate) next_grow: Option<Time>,
     /// When a move will have become worth its cost.
     pub(crate) next_move: Option<Time>,
     /// Grows with every change; what failed at this version need not be tried again.
@@ -150,6 +152,7 @@ impl Pool {
             above: BTreeSet::new(),
             asks_by_memory: false,
             next_fill: None,
+            next_grow: None,
             next_move: None,
             version: 0,
         };
@@ -192,171 +195,7 @@ impl Pool {
         })
     }
 
-    /// A node came or changed. What is placed on it stays.
-    pub(crate) fn set_node(&mut self, node: &Node) {
-        let slot = match self.node_slot(node.id) {
-            Some(slot) => slot,
-            None => {
-                // Slots are not used again, so that an index never confuses two nodes.
-                let slot = self.nodes.len() as u32;
-                self.nodes.push(None);
-                self.node_slots.insert(node.id, slot);
-                slot
-            }
-        };
-        for device in &node.devices {
-            intern_model(&mut self.models, &device.model);
-        }
-        let mut fresh = NodeSlot::new(node);
-        if let Some(known) = self.nodes[slot as usize].take() {
-            self.count_capacity(&known, Sign::Minus);
-            fresh.version = known.version + 1;
-            // A node changes size only while nothing is placed on it, so what is placed fits as it did.
-            if known.devices == fresh.devices && known.cpu == fresh.cpu && known.memory == fresh.memory {
-                fresh.keep_places_of(known);
-            }
-        }
-        self.count_capacity(&fresh, Sign::Plus);
-        self.nodes[slot as usize] = Some(fresh);
-        self.on_node_set(slot);
-    }
-
-    /// A node went; nothing is placed on it.
-    pub(crate) fn remove_node(&mut self, id: NodeId) {
-        let Some(slot) = self.node_slots.remove(&id) else { return };
-        if let Some(known) = self.nodes[slot as usize].clone() {
-            self.count_capacity(&known, Sign::Minus);
-        }
-        self.nodes[slot as usize] = None;
-        self.on_node_set(slot);
-    }
-
-    /// Reservations that name a node which goes or changes size are gone with it.
-    pub(crate) fn drop_reservations_on(&mut self, id: NodeId) {
-        let named: Vec<u32> = self
-            .reservations
-            .iter()
-            .map(|(_, _, slot)| *slot)
-            .filter(|slot| self.entry(*slot).workload.reserved_on(id))
-            .collect();
-        for slot in named {
-            self.unindex(slot);
-            let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
-            entry.workload.phase = Phase::Queued { reservation: None };
-            self.index(slot);
-        }
-    }
-
-    fn count_capacity(&mut self, node: &NodeSlot, sign: Sign) {
-        self.capacity = sign.apply(self.capacity, node.capacity());
-        if node.ready {
-            let free: u64 = node.decided.devices.iter().map(|free| u64::from(*free)).sum();
-            self.free_gpus = sign.apply(self.free_gpus, free);
-        }
-    }
-
-    fn on_node_set(&mut self, slot: u32) {
-        for (shape, fit) in &mut self.shapes {
-            fit.on_node(shape, &self.nodes, slot);
-            if matches!(shape.request.gpu, GpuRequest::Memory { .. }) {
-                fit.settle_charges(shape, &self.nodes);
-            }
-        }
-        for ((shape, _), fits) in self.shapes.iter().zip(&mut self.taking_fits) {
-            for fit in fits.iter_mut().flatten() {
-                fit.on_node(shape, &self.nodes, slot);
-            }
-        }
-        for class in &mut self.classes {
-            let fit = &self.shapes[class.shape as usize].1;
-            class.asked = fit.charge * u64::from(class.min);
-            class.possible = fit.most_when_empty() >= u64::from(class.min);
-        }
-        self.mix.on_nodes_changed();
-        self.log.push(slot, self.nodes.len());
-        self.shares_stale = true;
-        self.version += 1;
-        self.mark_all_heads();
-    }
-
-    /// Departments or projects changed.
-    pub(crate) fn set_organisation(&mut self, organisation: &Organisation) {
-        let models = &mut self.models;
-        let mut tree = Tree::new(&self.name, &organisation.departments, &organisation.projects, |model| {
-            intern_model(models, model)
-        });
-        let same = tree.nodes.len() == self.tree.nodes.len()
-            && tree
-                .nodes
-                .iter()
-                .zip(&self.tree.nodes)
-                .all(|(new, old)| new.account == old.account && new.parent == old.parent);
-        if same && !self.project_settings_changed(organisation) {
-            for (new, old) in tree.nodes.iter_mut().zip(&mut self.tree.nodes) {
-                new.used = std::mem::take(&mut old.used);
-                new.non_preemptible = std::mem::take(&mut old.non_preemptible);
-                new.extras = old.extras;
-            }
-            self.tree = tree;
-            for position in 0..self.queues.len() as u32 {
-                self.refresh_above(position);
-            }
-        } else {
-            let slots: Vec<u32> = (0..self.entries.len() as u32)
-                .filter(|slot| self.entries[*slot as usize].is_some())
-                .collect();
-            for slot in &slots {
-                self.unindex(*slot);
-            }
-            self.queues = vec![ProjectQueue::default(); tree.nodes.len()];
-            self.above.clear();
-            self.freed_departments.clear();
-            self.tree = tree;
-            self.load_project_settings(organisation);
-            for slot in slots {
-                let (project, class) = {
-                    let entry = self.entry(slot);
-                    let spec = entry.workload.spec.clone();
-                    (
-                        self.tree.project(spec.project),
-                        self.intern_class(&spec, &organisation.projects[&spec.project]),
-                    )
-                };
-                let entry = self.entries[slot as usize].as_mut().expect("was just looked at");
-                (entry.project, entry.class) = (project, class);
-                self.index(slot);
-            }
-        }
-        self.heads = Heads::default();
-        self.shares_stale = true;
-        self.version += 1;
-        self.mark_all_heads();
-    }
-
-    fn project_settings_changed(&self, organisation: &Organisation) -> bool {
-        organisation.projects.iter().any(|(id, project)| {
-            let position = self.tree.project(*id);
-            let queue = &self.queues[position as usize];
-            let limits = queue.min_run == project.min_run
-                && queue.interactive_time_limit == project.interactive_time_limit
-                && queue.time_limit == project.time_limit
-                && queue.idle_limit == project.idle_limit;
-            !limits || queue.selectors != (project.train_nodes.clone(), project.interactive_nodes.clone())
-        })
-    }
-
-    fn load_project_settings(&mut self, organisation: &Organisation) {
-        for (id, project) in &organisation.projects {
-            let queue = &mut self.queues[self.tree.project(*id) as usize];
-            queue.min_run = project.min_run;
-            queue.interactive_time_limit = project.interactive_time_limit;
-            queue.time_limit = project.time_limit;
-            queue.idle_limit = project.idle_limit;
-            queue.selectors = (project.train_nodes.clone(), project.interactive_nodes.clone());
-        }
-    }
-
-    fn mark_all_heads(&mut self) {
+    pub(crate) fn mark_all_heads(&mut self) {
         for (position, queue) in self.queues.iter().enumerate() {
             if !queue.waiting.is_empty() {
                 self.stale_heads.insert(position as u32);
@@ -402,7 +241,7 @@ impl Pool {
         result
     }
 
-    fn intern_class(&mut self, spec: &berth_types::WorkloadSpec, project: &Project) -> u32 {
+    pub(crate) fn intern_class(&mut self, spec: &berth_types::WorkloadSpec, project: &Project) -> u32 {
         let project_selector = match spec.kind {
             Kind::Interactive => project.interactive_nodes.clone(),
             _ => project.train_nodes.clone(),
@@ -448,12 +287,12 @@ impl Pool {
     }
 
     /// Takes a workload out of every index.
-    fn unindex(&mut self, slot: u32) {
+    pub(crate) fn unindex(&mut self, slot: u32) {
         self.project_into_indexes(slot, Sign::Minus);
     }
 
     /// Puts a workload into every index.
-    fn index(&mut self, slot: u32) {
+    pub(crate) fn index(&mut self, slot: u32) {
         self.project_into_indexes(slot, Sign::Plus);
     }
 
@@ -476,7 +315,12 @@ impl Pool {
         if workload.extra_places().next().is_some() {
             let extras = workload.extra_places().map(|place| place.gpus().0).sum();
             self.tree.charge_extras(entry.project, extras, sign);
+            let none_before = self.extras.is_empty();
             change_set(&mut self.extras, (workload.id, slot), sign);
+            if none_before {
+                // From now on anybody who may start could take them.
+                self.mark_all_heads();
+            }
         }
         if let Some(at) = workload.evicted {
             self.queues[entry.project as usize].count_eviction(at, sign);
@@ -626,7 +470,7 @@ impl Pool {
     }
 
     /// Notices that a project came above its quota or share, or is no longer: what it runs can then be taken, or not.
-    fn refresh_above(&mut self, project: u32) {
+    pub(crate) fn refresh_above(&mut self, project: u32) {
         let node = self.tree.at(project);
         let used = node.used.amounts[GPU];
         let other_dimensions = node.other_quotas != [None; 2] || !node.model_quotas.is_empty();
@@ -816,7 +660,7 @@ fn change_set<T: Ord>(set: &mut BTreeSet<T>, item: T, sign: Sign) {
     };
 }
 
-fn intern_model(models: &mut Vec<Name>, model: &Name) -> usize {
+pub(crate) fn intern_model(models: &mut Vec<Name>, model: &Name) -> usize {
     match models.iter().position(|known| known == model) {
         Some(position) => position,
         None => {

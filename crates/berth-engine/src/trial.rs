@@ -78,6 +78,8 @@ pub(crate) struct Trial<'a> {
     /// What must be taken in all, so that a full department does not grow.
     must_take: u64,
     all_taken: u64,
+    /// Victims of other projects; without any, no quota is reclaimed.
+    from_others: u32,
     ledger: Ledger,
     nodes: IdMap<u32, TrialNode>,
     /// Room by domain, where it differs from what is free.
@@ -106,6 +108,7 @@ impl<'a> Trial<'a> {
             given: 0,
             must_take: must_take(pool, &ask, rule),
             all_taken: 0,
+            from_others: 0,
             ledger: Ledger::new(pool, ask, rule, line),
             nodes: IdMap::default(),
             room: BTreeMap::new(),
@@ -218,7 +221,7 @@ impl<'a> Trial<'a> {
     /// Makes room on the nodes where the least must be taken, as long as budgets allow. Looks at each node once, so
     /// the cost is that of the nodes, not of all victims.
     pub(crate) fn by_best_nodes(&mut self, fit: &Fit, units: &mut Units<'a>) -> bool {
-        let (own, mut rights) = (units.own(), self.ledger.clone());
+        let (own, mut rights) = (units.claimant(), self.ledger.clone());
         let mut refused = 0;
         let start = if self.shape.level.is_some() { self.domain_for(fit) } else { Some(0) };
         let Some(domain) = start else { return false };
@@ -459,7 +462,7 @@ impl<'a> Trial<'a> {
 
     fn suffices(&self) -> bool {
         self.given >= self.must_give
-            && self.all_taken >= self.must_take
+            && (self.from_others == 0 || self.all_taken >= self.must_take)
             && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
     }
 
@@ -531,10 +534,14 @@ impl<'a> Trial<'a> {
             (true, true) => self.given += taken.size[0],
             (true, false) => self.given -= taken.size[0],
             (false, true) => {
+                self.from_others += 1;
                 self.ledger.may_take_from(self.pool, project);
                 self.ledger.take(project, &taken.size);
             }
-            (false, false) => self.ledger.give(project, &taken.size),
+            (false, false) => {
+                self.from_others -= 1;
+                self.ledger.give(project, &taken.size);
+            }
         }
     }
 

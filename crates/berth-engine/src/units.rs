@@ -22,7 +22,7 @@ pub(crate) struct Units<'a> {
     projects: BinaryHeap<Precedence>,
     /// The claimant's project and priority, whose lower-priority work comes last.
     own: Option<(u32, i32)>,
-    own_claim: Option<(u32, i32)>,
+    claimant: Option<(u32, i32)>,
     current: Option<Run<'a>>,
     /// When the first protected victim can be taken.
     pub(crate) retry: Option<Time>,
@@ -61,7 +61,7 @@ impl<'a> Units<'a> {
         }
         let entry = pool.entry(slot);
         let own = own.then_some((entry.project, entry.workload.spec.priority));
-        Self { pool, now, found, projects: projects.into(), own, own_claim: own, current: None, retry: None }
+        Self { pool, now, found, projects: projects.into(), own, claimant: own, current: None, retry: None }
     }
 
     /// The unit at a position in the order.
@@ -91,7 +91,7 @@ impl<'a> Units<'a> {
             found,
             projects: BinaryHeap::new(),
             own: None,
-            own_claim: self.own_claim,
+            claimant: self.claimant,
             current: None,
             retry: None,
         }
@@ -122,8 +122,8 @@ impl<'a> Units<'a> {
     }
 
     /// The claimant's project and priority, if own work of lower priority is among them.
-    pub(crate) fn own(&self) -> Option<(u32, i32)> {
-        self.own_claim
+    pub(crate) fn claimant(&self) -> Option<(u32, i32)> {
+        self.claimant
     }
 
     fn find(&mut self) -> Option<Unit> {
