@@ -282,15 +282,7 @@ impl Pool {
     fn make_room_under_limits(&mut self, slot: u32, now: Time, actions: &mut Vec<Action>) {
         let winner = self.entry(slot).workload.id;
         let ask = self.ask(self.entry(slot).project, self.class_of(slot));
-        let tight: Vec<(u32, u64)> = self
-            .tree
-            .path(ask.project)
-            .filter_map(|(position, node)| {
-                let with = node.used.amounts[GPU] + node.extras + ask.amounts[GPU];
-                let over = with.saturating_sub(node.limit?);
-                (node.extras > 0 && over > 0).then_some((position, over))
-            })
-            .collect();
+        let tight = self.tight_limits(&ask);
         if tight.is_empty() {
             return;
         }
@@ -326,7 +318,18 @@ impl Pool {
         }
     }
 
-    fn is_below(&self, slot: u32, account: u32) -> bool {
+    /// Accounts whose limit extras stand in the way of, and by how much.
+    pub(crate) fn tight_limits(&self, ask: &Ask) -> Vec<(u32, u64)> {
+        let path = self.tree.path(ask.project);
+        path.filter_map(|(position, node)| {
+            let with = node.used.amounts[GPU] + node.extras + ask.amounts[GPU];
+            let over = with.saturating_sub(node.limit?);
+            (node.extras > 0 && over > 0).then_some((position, over))
+        })
+        .collect()
+    }
+
+    pub(crate) fn is_below(&self, slot: u32, account: u32) -> bool {
         self.tree.path(self.entry(slot).project).any(|(position, _)| position == account)
     }
 

@@ -78,6 +78,8 @@ pub(crate) struct Trial<'a> {
     /// What must be taken in all, so that a full department does not grow.
     must_take: u64,
     all_taken: u64,
+    /// Accounts whose limit extras stand in the way of: how much must go below each, and how much does.
+    tight: Vec<(u32, u64, u64)>,
     /// Victims of other projects; without any, no quota is reclaimed.
     from_others: u32,
     ledger: Ledger,
@@ -108,6 +110,7 @@ impl<'a> Trial<'a> {
             given: 0,
             must_take: must_take(pool, &ask, rule),
             all_taken: 0,
+            tight: pool.tight_limits(&ask).into_iter().map(|(account, over)| (account, over, 0)).collect(),
             from_others: 0,
             ledger: Ledger::new(pool, ask, rule, line),
             nodes: IdMap::default(),
@@ -462,6 +465,7 @@ impl<'a> Trial<'a> {
 
     fn suffices(&self) -> bool {
         self.given >= self.must_give
+            && self.tight.iter().all(|(_, over, gone)| gone >= over)
             && (self.from_others == 0 || self.all_taken >= self.must_take)
             && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
     }
@@ -520,6 +524,12 @@ impl<'a> Trial<'a> {
     }
 
     fn charge(&mut self, taken: &Taken<'a>, take: bool) {
+        for (account, _, gone) in &mut self.tight {
+            if self.pool.is_below(taken.unit.slot, *account) {
+                let gpus: u64 = taken.places.as_slice().iter().map(|place| place.gpus().0).sum();
+                *gone = if take { *gone + gpus } else { *gone - gpus };
+            }
+        }
         if let Some(rank) = taken.unit.extra {
             if take {
                 self.extras_taken.insert((taken.unit.slot, rank));
