@@ -391,12 +391,8 @@ impl<'a> Trial<'a> {
 
     /// Leaves out every victim without which there is still room, the last in order first.
     pub(crate) fn leave_out_unneeded(&mut self) {
-        let whole: BTreeSet<u32> = self
-            .taken
-            .iter()
-            .filter(|taken| taken.unit.extra.is_none())
-            .map(|taken| taken.unit.slot)
-            .collect();
+        // Whole workloads come after all extras in the order, so those that stay are known when extras are looked at.
+        let mut whole: BTreeSet<u32> = BTreeSet::new();
         let mut kept = Vec::with_capacity(self.taken.len());
         while let Some(taken) = self.taken.pop() {
             // An extra goes with the whole of its workload in any case.
@@ -410,6 +406,9 @@ impl<'a> Trial<'a> {
             if goes_anyway || !self.suffices() {
                 self.redo(&taken);
                 self.domain = domain;
+                if taken.unit.extra.is_none() {
+                    whole.insert(taken.unit.slot);
+                }
                 kept.push(taken);
             }
         }

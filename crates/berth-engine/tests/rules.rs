@@ -161,6 +161,22 @@ fn idle_capacity_is_used_beyond_the_fair_share_and_is_then_reclaimable() {
 }
 
 #[test]
+fn beyond_their_shares_the_smaller_part_borrowed_for_its_weight_goes_first() {
+    let mut world = world(&[4]);
+    add(&mut world, [weighted(1, 3), weighted(2, 1), weighted(3, 12)]);
+    submit_many(&mut world, 2, train(1, 1));
+    submit_many(&mut world, 1, train(2, 1));
+    world.settle();
+    // So much is due to the third that every other is beyond its share, and it does not fit.
+    world.submit(train(3, 4));
+    let lighter = world.submit(train(2, 1));
+    let heavier = world.submit(train(1, 1));
+    world.settle();
+    assert!(runs(&world, heavier));
+    assert!(!runs(&world, lighter));
+}
+
+#[test]
 fn work_that_could_never_run_earns_no_fair_share() {
     let mut world = world(&[4]);
     add(&mut world, [weighted(1, 1), weighted(2, 1)]);
@@ -272,6 +288,18 @@ fn share_reclaim_stops_before_it_takes_a_project_below_its_share() {
     assert_eq!(gpus(&world, &[1, 2]), whole(&[2, 1]));
     assert_eq!(evictions(&world).len(), 1);
     assert_eq!(evictions(&world)[0].1, EvictRule::ShareReclaim);
+}
+
+#[test]
+fn share_reclaim_waits_when_the_only_victim_would_fall_below_its_share() {
+    let mut world = world(&[4]);
+    add(&mut world, [weighted(1, 1), weighted(2, 1)]);
+    run(&mut world, train(1, 3));
+    submit_many(&mut world, 2, train(1, 1));
+    world.settle();
+    let claim = run(&mut world, train(2, 2));
+    assert_eq!(evictions(&world), vec![]);
+    assert!(!runs(&world, claim));
 }
 
 #[test]

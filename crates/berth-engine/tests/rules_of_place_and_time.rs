@@ -39,6 +39,18 @@ fn extras_grow_on_idle_capacity_and_shrink_before_anybody_is_evicted() {
 }
 
 #[test]
+fn work_within_quota_takes_extras_before_it_evicts_a_borrower() {
+    let mut world = world(&[3]);
+    add(&mut world, [project(1, 0), project(2, 1)]);
+    let borrower = run(&mut world, train(1, 1));
+    run(&mut world, gang(1, 1, 2));
+    assert_eq!(world.used(1), Gpus::whole(3));
+    run(&mut world, train(2, 1));
+    assert!(runs(&world, borrower));
+    assert_eq!(evictions(&world), vec![]);
+}
+
+#[test]
 fn extras_leave_capacity_to_a_minimum_that_waits_and_evict_nobody() {
     let mut world = world(&[4]);
     add(&mut world, [project(1, 4), project(2, 0)]);
