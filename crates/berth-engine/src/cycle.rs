@@ -21,7 +21,10 @@ impl Pool {
             self.retry_takes(now);
             self.serve_heads(now, actions);
             self.fill_reservations(now, actions);
-            self.make_moves(now, actions);
+            // Nobody is moved for whom there is room already.
+            if actions.len() == before {
+                self.make_moves(now, actions);
+            }
             if actions.len() == before {
                 break;
             }

@@ -146,6 +146,8 @@ impl Pool {
             }
         }
         self.heads = Heads::default();
+        // Positions may have gone or be another's.
+        self.stale_heads.clear();
         self.shares_stale = true;
         self.version += 1;
         self.mark_all_heads();

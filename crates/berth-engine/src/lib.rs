@@ -8,6 +8,7 @@
 //! Change -> Pool (nodes, tree, queues, shapes) -> heads in order -> start | take | reserve | move | grow -> Plan
 //! ```
 
+mod admit;
 mod claim;
 mod cycle;
 mod elastic;
@@ -34,7 +35,7 @@ mod units;
 
 use berth_types::{
     Account, Change, ChangeError, Explanation, Gpus, Name, NodeId, Plan, Policy, State, Time, Workload,
-    WorkloadId, validate_node, validate_submission,
+    WorkloadId, validate_node, validate_places, validate_submission,
 };
 use hash::IdMap;
 use pool::{Organisation, Pool};
@@ -96,9 +97,14 @@ impl Engine {
             }
             _ => {
                 let id = change.workload().expect("every other change is about a workload");
-                let pool = self.pool_of(id)?;
+                let Self { pools, workload_pools, nodes, .. } = self;
+                let pool = workload_pools.get(&id).ok_or(ChangeError::UnknownWorkload(id))?;
+                let pool = pools.get_mut(pool).expect("a workload's pool is there");
                 let slot = pool.slot(id).ok_or(ChangeError::UnknownWorkload(id))?;
-                pool.change(slot, change)
+                match change {
+                    Change::Decided { .. } => pool.admit(slot, change, nodes),
+                    _ => pool.change(slot, change),
+                }
             }
         }
     }
@@ -235,6 +241,10 @@ impl Engine {
             return Err(ChangeError::UnknownProject(project));
         };
         validate_submission(workload)?;
+        validate_places(workload, |id| self.nodes.get(&id))?;
+        if let Some(pool) = self.pools.get(&workload.spec.pool) {
+            pool.validate_room(workload)?;
+        }
         let pool = workload.spec.pool.clone();
         self.pool_named(&pool).insert(workload.clone(), &project);
         self.workload_pools.insert(workload.id, pool);

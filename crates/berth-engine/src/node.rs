@@ -86,6 +86,8 @@ pub(crate) struct NodeSlot {
     pub(crate) reserved: Vec<(u32, Place)>,
     /// Slots of workloads with a decided place here, one entry per place.
     pub(crate) tasks: Vec<u32>,
+    /// Places that are occupied here, also those that take nothing.
+    pub(crate) occupants: u32,
     /// Grows with every change, so that an index can see whether it is behind.
     pub(crate) version: u32,
 }
@@ -105,6 +107,7 @@ impl NodeSlot {
             occupied: free,
             reserved: Vec::new(),
             tasks: Vec::new(),
+            occupants: 0,
             version: 1,
         }
     }
@@ -142,6 +145,7 @@ impl NodeSlot {
         self.occupied = known.occupied;
         self.reserved = known.reserved;
         self.tasks = known.tasks;
+        self.occupants = known.occupants;
     }
 
     /// What is free of an empty node.

@@ -188,10 +188,7 @@ impl Pool {
     pub(crate) fn in_use(&self, id: NodeId) -> bool {
         self.node_slot(id).is_some_and(|slot| {
             let node = self.node(slot);
-            !node.tasks.is_empty()
-                || node.occupied.devices.iter().any(|free| *free != crate::node::WHOLE)
-                || node.occupied.cpu != node.cpu.0
-                || node.occupied.memory != node.memory.0
+            !node.tasks.is_empty() || node.occupants > 0
         })
     }
 
@@ -538,9 +535,13 @@ impl Pool {
         let node = self.nodes[at as usize].as_mut().expect("was just touched");
         let before = node.capacity();
         match sign {
-            Sign::Plus => node.occupied.take(place),
+            Sign::Plus => {
+                node.occupied.take(place);
+                node.occupants += 1;
+            }
             Sign::Minus => {
                 node.occupied.give(place);
+                node.occupants -= 1;
                 for task in &node.tasks {
                     if let Some(entry) = &self.entries[*task as usize]
                         && matches!(entry.workload.phase, Phase::Held { .. })

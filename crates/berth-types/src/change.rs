@@ -172,7 +172,15 @@ impl Workload {
             },
             Change::Stopped { rank, at, .. } => self.on_stopped(*rank, *at),
             Change::Ended { rank, outcome, at, .. } => self.on_task_ended(*rank, *outcome, *at),
-            Change::Refused { at, .. } => match &self.phase {
+            Change::Refused { at, .. } => match &mut self.phase {
+                // What could not be started are the extras; the minimum runs.
+                Phase::Running { tasks, confirmed: confirmed @ false, .. }
+                    if tasks.iter().any(|task| task.extra) =>
+                {
+                    tasks.retain(|task| !task.extra);
+                    *confirmed = true;
+                    Ok(())
+                }
                 Phase::Running { leaving, confirmed: false, .. } | Phase::Held { leaving, .. } => {
                     let leaving = leaving.clone();
                     self.requeue_or_stop(leaving, AfterStop::Requeue, *at);
@@ -314,7 +322,7 @@ impl Workload {
             TaskOutcome::Failed | TaskOutcome::Lost => {
                 let mut leaving = std::mem::take(leaving);
                 leaving.extend(tasks.drain(..).map(|task| task.place));
-                self.failures += 1;
+                self.failures = self.failures.saturating_add(1);
                 // A lost node is not the workload's fault, so it does not use up a retry.
                 let again = outcome == TaskOutcome::Lost || self.failures <= self.spec.retry_limit;
                 let then = if again { AfterStop::Requeue } else { AfterStop::Finish(Outcome::Failed) };

@@ -31,7 +31,7 @@ pub use policy::{MixEntry, Policy};
 pub use project::{Department, Entitlement, Project};
 pub use reason::{Account, Explanation, Holder, Remedy, Verdict, WaitReason};
 pub use request::{GpuRequest, Request, Tasks, Topology, TopologyLevel};
-pub use state::{State, validate_entitlement, validate_node, validate_submission};
+pub use state::{State, no_room, validate_entitlement, validate_node, validate_places, validate_submission};
 pub use workload::{AfterStop, Kind, Outcome, Phase, Reservation, Spread, Task, Workload, WorkloadSpec};
 
 /// A shared, immutable name: of a model, a label, a pool.

@@ -52,6 +52,10 @@ pub struct Node {
 impl Node {
     /// More devices than any machine has; bounds the cost of looking at one node.
     pub const DEVICES_MAX: usize = 64;
+    /// More CPU than any machine has, a million cores, so that no sum over nodes overflows.
+    pub const CPU_MAX: Cpu = Cpu::cores(1_000_000);
+    /// More memory than any machine has, 64 TiB, so that no sum over a hundred thousand nodes overflows.
+    pub const MEMORY_MAX: Bytes = Bytes::gib(64 << 10);
 
     /// The pool this node belongs to.
     pub fn pool(&self) -> Name {

@@ -2,7 +2,7 @@
 
 use crate::{
     Bytes, Change, ChangeError, Cpu, Department, DepartmentId, Entitlement, GpuRequest, Gpus, Node, NodeId,
-    Project, ProjectId, Workload, WorkloadId, WorkloadSpec,
+    Phase, Place, Project, ProjectId, Workload, WorkloadId, WorkloadSpec,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,6 +71,7 @@ impl State {
                     return Err(ChangeError::UnknownProject(workload.spec.project));
                 }
                 validate_submission(workload)?;
+                self.validate_phase(workload)?;
                 self.workloads.insert(workload.id, workload.clone());
             }
             Change::Forgotten(id) => {
@@ -82,7 +83,16 @@ impl State {
             }
             _ => {
                 let id = change.workload().expect("every other change is about a workload");
-                self.workloads.get_mut(&id).ok_or(ChangeError::UnknownWorkload(id))?.apply(change)?;
+                let workload = self.workloads.get_mut(&id).ok_or(ChangeError::UnknownWorkload(id))?;
+                // Only decisions give places.
+                if let Change::Decided { .. } = change {
+                    let mut changed = workload.clone();
+                    changed.apply(change)?;
+                    self.validate_phase(&changed)?;
+                    self.workloads.insert(id, changed);
+                } else {
+                    workload.apply(change)?;
+                }
             }
         }
         Ok(())
@@ -124,16 +134,30 @@ impl State {
 
     fn validate_shrink(&self, node: &Node) -> Result<(), ChangeError> {
         match self.nodes.get(&node.id) {
-            Some(known)
-                if known.devices != node.devices || known.cpu != node.cpu || known.memory != node.memory =>
-            {
-                match self.places_on(node.id).next() {
-                    Some(_) => Err(ChangeError::InUse(format!("node {}", node.name))),
-                    None => Ok(()),
-                }
-            }
+            Some(known) if !known.same_capacity(node) => match self.places_on(node.id).next() {
+                Some(_) => Err(ChangeError::InUse(format!("node {}", node.name))),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
+    }
+
+    /// Whether the places of a workload can be, and are free of all others.
+    fn validate_phase(&self, workload: &Workload) -> Result<(), ChangeError> {
+        validate_places(workload, |id| self.nodes.get(&id))?;
+        let others = || self.workloads.values().filter(|other| other.id != workload.id);
+        let named: std::collections::BTreeSet<NodeId> =
+            workload.places().chain(workload.leaving()).map(|place| place.node).collect();
+        for id in named {
+            let node = &self.nodes[&id];
+            let here = |place: &&Place| place.node == id;
+            let decided = others().flat_map(Workload::places).chain(workload.places()).filter(here);
+            let occupied = others().flat_map(Workload::occupied).chain(workload.occupied()).filter(here);
+            if !holds_all(node, decided) || !holds_all(node, occupied) {
+                return Err(no_room(workload));
+            }
+        }
+        Ok(())
     }
 
     fn validate_department(&self, department: &Department) -> Result<(), ChangeError> {
@@ -163,10 +187,84 @@ pub fn validate_node(node: &Node) -> Result<(), ChangeError> {
     if node.devices.iter().any(|device| device.memory.is_zero() || device.memory > Bytes::MAX) {
         return invalid("a device needs memory".into());
     }
-    if node.cpu > Cpu::MAX || node.memory > Bytes::MAX {
+    if node.cpu > Node::CPU_MAX || node.memory > Node::MEMORY_MAX {
         return invalid("CPU or memory is too large".into());
     }
     Ok(())
+}
+
+/// Whether the phase of a workload names places that can be: on nodes of its pool and devices they have, one for each
+/// task it asked for. What others use is not looked at.
+pub fn validate_places<'a>(
+    workload: &Workload,
+    node: impl Fn(NodeId) -> Option<&'a Node>,
+) -> Result<(), ChangeError> {
+    let invalid = |text: &str| Err(ChangeError::Invalid(format!("workload {}: {text}", workload.id)));
+    let (min, max) = (workload.spec.tasks.min(), workload.spec.tasks.max());
+    let (base, extras) = (workload.base_places().count(), workload.extra_places().count());
+    let reserved = workload.reserved_places();
+    let counted = match &workload.phase {
+        Phase::Queued { reservation } => reservation.is_none() || reserved.len() == min as usize,
+        Phase::Held { .. } => base == min as usize,
+        // A task of the minimum that did its work is gone before the others.
+        Phase::Running { .. } => (1..=min as usize).contains(&base) && extras <= (max - min) as usize,
+        Phase::Stopping { leaving, .. } => !leaving.is_empty(),
+        Phase::Finished { .. } => true,
+    };
+    if !counted {
+        return invalid("has more or fewer places than tasks");
+    }
+    if workload.base_places().chain(reserved).any(|place| place.rank >= min)
+        || workload.extra_places().any(|place| place.rank < min)
+    {
+        return invalid("has a task of its minimum among its extras, or an extra in its minimum");
+    }
+    // One that is moved leaves with the ranks it comes back with.
+    let returns = matches!(workload.phase, Phase::Held { .. });
+    let named: [Vec<&Place>; 3] = match returns {
+        true => [workload.places().collect(), workload.leaving().iter().collect(), Vec::new()],
+        false => {
+            [workload.places().chain(workload.leaving()).collect(), Vec::new(), reserved.iter().collect()]
+        }
+    };
+    for places in named {
+        let mut ranks: Vec<u32> = places.iter().map(|place| place.rank).collect();
+        ranks.sort_unstable();
+        if ranks.windows(2).any(|pair| pair[0] == pair[1]) || ranks.last().is_some_and(|rank| *rank >= max) {
+            return invalid("names a task twice, or one it does not have");
+        }
+        for place in places {
+            let node = node(place.node).ok_or(ChangeError::UnknownNode(place.node))?;
+            if node.pool() != workload.spec.pool {
+                return invalid("has a place in another pool");
+            }
+            let rising = place.devices.windows(2).all(|pair| pair[0].device < pair[1].device);
+            let devices = place.devices.last().map_or(0, |taken| usize::from(taken.device) + 1);
+            if !rising || devices > node.devices.len() || place.cpu > node.cpu || place.memory > node.memory {
+                return invalid("has a place that its node does not have");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The error of a workload whose places others use.
+pub fn no_room(workload: &Workload) -> ChangeError {
+    ChangeError::Invalid(format!("workload {}: its places are not free", workload.id))
+}
+
+/// Whether a node holds all of these places at once.
+fn holds_all<'a>(node: &Node, places: impl Iterator<Item = &'a Place>) -> bool {
+    let mut devices = vec![Gpus::ZERO; node.devices.len()];
+    let (mut cpu, mut memory) = (Cpu::ZERO, Bytes::ZERO);
+    for place in places {
+        for taken in &place.devices {
+            devices[usize::from(taken.device)] += taken.share.gpus();
+        }
+        cpu = cpu.saturating_add(place.cpu);
+        memory = memory.saturating_add(place.memory);
+    }
+    devices.iter().all(|used| *used <= Gpus::ONE) && cpu <= node.cpu && memory <= node.memory
 }
 
 /// Whether an entitlement is within its bounds.
