@@ -67,6 +67,15 @@ impl Heads {
         self.failed.values().flatten().min().copied()
     }
 
+    /// Whether a take failed, and when time alone may change that.
+    pub(crate) fn failure(&self, owner: (u32, u32)) -> Option<Option<Time>> {
+        self.failed.get(&owner).copied()
+    }
+
+    pub(crate) fn restore_failure(&mut self, owner: (u32, u32), retry: Option<Time>) {
+        self.failed.insert(owner, retry);
+    }
+
     /// A workload that just came may take what those before it could not.
     pub(crate) fn forget_failure(&mut self, project: u32, class: u32) {
         self.failed.remove(&(project, class));

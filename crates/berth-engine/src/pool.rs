@@ -14,8 +14,8 @@ use crate::{
     tree::{Charge, GPU, Sign, Tree},
 };
 use berth_types::{
-    AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, NodeId, Phase,
-    Place, Policy, Project, ProjectId, Time, Workload, WorkloadId,
+    Action, AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, NodeId,
+    Phase, Place, Policy, Project, ProjectId, Time, Workload, WorkloadId,
 };
 use std::{
     cmp::Reverse,
@@ -231,10 +231,21 @@ impl Pool {
 
     /// Lets a change happen to a workload.
     pub(crate) fn change(&mut self, slot: u32, change: &Change) -> Result<(), ChangeError> {
+        // A reservation changes nothing about why its owner could not take.
+        let entry = self.entry(slot);
+        let owner = (entry.project, entry.class);
+        let keeps = matches!(
+            change,
+            Change::Decided { action: Action::Reserve { .. } | Action::Unreserve { .. }, .. }
+        );
+        let failure = self.heads.failure(owner).filter(|_| keeps);
         self.unindex(slot);
         let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
         let result = entry.workload.apply(change);
         self.index(slot);
+        if let Some(failure) = failure {
+            self.heads.restore_failure(owner, failure);
+        }
         result
     }
 
