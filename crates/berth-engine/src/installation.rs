@@ -128,6 +128,7 @@ impl Pool {
             }
             self.queues = vec![ProjectQueue::default(); tree.nodes.len()];
             self.above.clear();
+            self.above_stale.clear();
             self.freed_departments.clear();
             self.tree = tree;
             self.load_project_settings(organisation);

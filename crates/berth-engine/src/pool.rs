@@ -101,6 +101,8 @@ pub(crate) struct Pool {
     pub(crate) freed_departments: BTreeSet<u32>,
     /// Projects above their quota or share, from which something might be taken.
     pub(crate) above: BTreeSet<u32>,
+    /// Those whose work is not counted as takeable the way it should be.
+    pub(crate) above_stale: BTreeSet<u32>,
     /// Whether any request ever was for GPU memory.
     pub(crate) asks_by_memory: bool,
     /// When passing work can be evicted so that a reservation is filled.
@@ -150,6 +152,7 @@ impl Pool {
             heads: Heads::default(),
             freed_departments: BTreeSet::new(),
             above: BTreeSet::new(),
+            above_stale: BTreeSet::new(),
             asks_by_memory: false,
             next_fill: None,
             next_grow: None,
@@ -477,29 +480,43 @@ impl Pool {
         }
     }
 
-    /// Notices that a project came above its quota or share, or is no longer: what it runs can then be taken, or not.
+    /// Notices that a project came above its quota or share, or is no longer. What it runs is counted as takeable, or
+    /// not, when somebody next asks what could be taken.
     pub(crate) fn refresh_above(&mut self, project: u32) {
-        let node = self.tree.at(project);
-        let used = node.used.amounts[GPU];
-        let other_dimensions = node.other_quotas != [None; 2] || !node.model_quotas.is_empty();
-        let above = [used > node.quota || other_dimensions, used > node.share];
-        let before = self.queues[project as usize].above;
-        if above == before {
-            return;
-        }
-        self.queues[project as usize].above = above;
+        let above = self.is_above(project);
         if above == [false, false] {
             self.above.remove(&project);
         } else {
             self.above.insert(project);
         }
-        let slots: Vec<u32> = self.queues[project as usize].victims.slots().collect();
-        for slot in slots {
-            let places: Vec<Place> = self.entry(slot).workload.base_places().cloned().collect();
-            for place in &places {
-                self.touch(place.node);
-                self.project_takeable(place, above_views(before), Sign::Minus);
-                self.project_takeable(place, above_views(above), Sign::Plus);
+        if above == self.queues[project as usize].above {
+            self.above_stale.remove(&project);
+        } else {
+            self.above_stale.insert(project);
+        }
+    }
+
+    fn is_above(&self, project: u32) -> [bool; 2] {
+        let node = self.tree.at(project);
+        let used = node.used.amounts[GPU];
+        let other_dimensions = node.other_quotas != [None; 2] || !node.model_quotas.is_empty();
+        [used > node.quota || other_dimensions, used > node.share]
+    }
+
+    /// Counts anew what can be taken of projects that came above the line or went below it.
+    pub(crate) fn settle_takeable(&mut self) {
+        for project in std::mem::take(&mut self.above_stale) {
+            let above = self.is_above(project);
+            let before = std::mem::replace(&mut self.queues[project as usize].above, above);
+            let slots: Vec<u32> = self.queues[project as usize].victims.slots().collect();
+            for slot in slots {
+                let entry = self.entries[slot as usize].take().expect("a victim is known");
+                for place in entry.workload.base_places() {
+                    self.touch(place.node);
+                    self.project_takeable(place, above_views(before), Sign::Minus);
+                    self.project_takeable(place, above_views(above), Sign::Plus);
+                }
+                self.entries[slot as usize] = Some(entry);
             }
         }
     }

@@ -165,6 +165,7 @@ impl Pool {
     }
 
     fn sync_taking_fit(&mut self, shape_id: u32, view: View) {
+        self.settle_takeable();
         let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
         let shape = &self.shapes[shape_id as usize].0;
         let fit = self.taking_fits[shape_id as usize][at]
