@@ -8,6 +8,7 @@ use crate::{
     room::{Room, View},
     search::{Bench, Reading, extras_make_way, is_small, ran_long_enough, room_without_extras, smallest_set},
     tree::named,
+    walk::happen,
 };
 use berth_types::{
     Action, Change, EvictRule, GpuRequest, Gpus, Phase, Place, StartBasis, State, Time, Workload, WorkloadId,
@@ -179,7 +180,7 @@ fn starts_after(group: &Group, winning: &Winning<'_>) -> bool {
     let mut state = State::clone(&group.before);
     for action in &group.taken {
         let decided = Change::Decided { action: action.clone(), at: winning.now };
-        if state.apply(&decided).is_err() {
+        if happen(&mut state, &decided).is_err() {
             return false;
         }
     }

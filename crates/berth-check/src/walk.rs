@@ -14,8 +14,8 @@ use crate::{
     taking::{Group, Winning, check_group, check_victim, winner_of},
 };
 use berth_types::{
-    Action, Change, EvictRule, Kind, Phase, Place, Plan, Policy, StartBasis, State, StopReason, Time,
-    Workload, WorkloadId,
+    Action, Change, ChangeError, EvictRule, Kind, Phase, Place, Plan, Policy, StartBasis, State, StopReason,
+    Time, Workload, WorkloadId,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ pub(crate) fn check_plan(policy: &Policy, before: &State, plan: &Plan) -> Vec<Fi
     for action in &plan.actions {
         findings.extend(walk.check(action));
         let decided = Change::Decided { action: action.clone(), at: plan.at };
-        if let Err(error) = walk.state.apply(&decided) {
+        if let Err(error) = happen(&mut walk.state, &decided) {
             // What comes after an impossible action has no meaning.
             findings.push(Finding::new(Rule::Applicable, format!("{action:?}: {error}")));
             return findings;
@@ -45,6 +45,12 @@ pub(crate) fn check_plan(policy: &Policy, before: &State, plan: &Plan) -> Vec<Fi
     }
     findings.extend(check_state(&walk.state));
     findings
+}
+
+/// Lets a decision happen to its workload, whether or not its places can be: that is looked at here, by the rules.
+pub(crate) fn happen(state: &mut State, decided: &Change) -> Result<(), ChangeError> {
+    let id = decided.workload().expect("a decision is about a workload");
+    state.workloads.get_mut(&id).ok_or(ChangeError::UnknownWorkload(id))?.apply(decided)
 }
 
 /// The state between two actions, and what the plan did so far.
