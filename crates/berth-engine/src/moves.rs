@@ -161,7 +161,8 @@ impl Pool {
         let workload = &self.entry(task).workload;
         let gpus: Gpus = workload.places().map(Place::gpus).sum();
         let restart = u128::from(gpus.0) * u128::from(self.policy.restart_cost.0) / u128::from(Gpus::SCALE);
-        workload.work_lost(now, self.policy.lost_cap) + restart
+        // What a move destroys is weighed against what it gives, so all of it counts.
+        workload.work_lost(now, Span(u64::MAX)) + restart
     }
 
     /// Preemptible work of one task outside its minimum run time, whose end is noted otherwise. In-quota work of others
