@@ -10,52 +10,8 @@ use support::{
     World,
     cases::{self, Size},
     random::Random,
+    seeds::{cases, for_each_seed},
 };
-
-fn cases(default: u64) -> u64 {
-    std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// Runs a property over many seeds on both cores, or over the one that is to be replayed.
-fn for_each_seed(name: &str, count: u64, property: impl Fn(u64) -> Result<(), String> + Sync) {
-    if let Some(seed) = std::env::var("BERTH_SEED").ok().and_then(|text| text.parse().ok()) {
-        if let Err(text) = property(seed) {
-            panic!("{name}: seed {seed}\n{text}");
-        }
-        return;
-    }
-    let failures = std::sync::Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for worker in 0..2 {
-            let (failures, property) = (&failures, &property);
-            scope.spawn(move || {
-                for seed in (worker..count).step_by(2) {
-                    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| property(seed)));
-                    let outcome = caught.unwrap_or_else(|panic| {
-                        let text = panic.downcast_ref::<String>().cloned();
-                        Err(format!("panic: {}", text.unwrap_or_else(|| "without a text".into())))
-                    });
-                    if let Err(text) = outcome {
-                        let mut failures = failures.lock().expect("no panic holds it");
-                        failures.push((seed, text));
-                        if failures.len() >= 20 {
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let mut failures = failures.into_inner().expect("no panic holds it");
-    failures.sort();
-    if let Some((seed, text)) = failures.first() {
-        let others: Vec<String> = failures
-            .iter()
-            .map(|(seed, text)| format!("  {seed}: {}", text.lines().next().unwrap_or_default()))
-            .collect();
-        panic!("{name}: replay with BERTH_SEED={seed}\n{}\n{text}", others.join("\n"));
-    }
-}
 
 /// Plays a case; after every step the plan and the states around it are checked.
 fn play(seed: u64, size: Size, check: impl Fn(&World, &State, &Plan) -> Vec<String>) -> Result<(), String> {
