@@ -5,7 +5,7 @@
 //!   -> reservations filled and made -> moves -> elastic extras
 //! ```
 
-use crate::{order::Next, pool::Pool};
+use crate::{order::Next, pool::Pool, queue::ProjectQueue};
 use berth_types::{Action, Change, Phase, Span, StartBasis, StopReason, Time};
 
 impl Pool {
@@ -81,7 +81,7 @@ impl Pool {
     fn serve_heads(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.refresh_fits(false);
         loop {
-            let Some(next) = self.next_head(now) else {
+            let Some(next) = self.next_head() else {
                 if self.mark_freed_departments() {
                     continue;
                 }
@@ -118,30 +118,13 @@ impl Pool {
         true
     }
 
-    /// Looks again which classes fit. A start alone can only end a fit, never make one.
-    fn refresh_fits(&mut self, only_shrinks_capacity: bool) {
-        let classes: Vec<u32> = self.waiting_classes.iter().copied().collect();
-        for class in classes {
-            let known = self.classes[class as usize].fits;
-            if only_shrinks_capacity && !known {
-                continue;
-            }
-            let fits = self.class_fits(class);
-            if fits != known {
-                let class = &mut self.classes[class as usize];
-                class.fits = fits;
-                self.stale_heads.extend(class.projects.iter().copied());
-            }
-        }
-    }
-
     fn next_wake(&self, now: Time) -> Option<Time> {
         let deadline = self.deadlines.first().map(|(at, _, _)| *at);
-        let rests = self.queues.iter().any(|queue| queue.evicted() == Some(now) && !queue.waiting.is_empty());
+        let rests = self.queues.iter().any(ProjectQueue::someone_rests);
         let barred = rests.then_some(now + Span(1));
         let times = [
             deadline,
-            self.heads.retry(),
+            self.retries.next(),
             self.next_fill,
             barred,
             self.next_reservation(now),

@@ -15,29 +15,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A shape that no node ever accepted has no domain.
 const NO_DOMAIN: u32 = u32::MAX;
 
-/// Nodes that changed, in order; a position in it tells an index how far behind it is.
+/// Which of some things changed, in order; a position in it tells an index how far behind it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeLog {
     base: usize,
-    nodes: Vec<u32>,
+    changed: Vec<u32>,
 }
 
 impl ChangeLog {
-    pub(crate) fn push(&mut self, node: u32, node_count: usize) {
-        if self.nodes.len() > 4 * node_count + 1024 {
-            self.base += self.nodes.len();
-            self.nodes.clear();
+    /// One of `count` things changed.
+    pub(crate) fn push(&mut self, changed: u32, count: usize) {
+        if self.changed.len() > 4 * count + 1024 {
+            self.base += self.changed.len();
+            self.changed.clear();
         }
-        self.nodes.push(node);
+        self.changed.push(changed);
     }
 
     pub(crate) fn end(&self) -> usize {
-        self.base + self.nodes.len()
+        self.base + self.changed.len()
     }
 
-    /// The nodes since `position`, or none when that is too long ago to know.
-    fn since(&self, position: usize) -> Option<&[u32]> {
-        position.checked_sub(self.base).map(|from| &self.nodes[from..])
+    /// What changed since `position`, or none when that is too long ago to know.
+    pub(crate) fn since(&self, position: usize) -> Option<&[u32]> {
+        position.checked_sub(self.base).map(|from| &self.changed[from..])
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     order::Heads,
     pool::{Organisation, Pool, intern_model},
     queue::ProjectQueue,
+    retry::Retries,
     tree::{Sign, Tree},
 };
 use berth_types::{GpuRequest, Node, NodeId, Phase};
@@ -92,6 +93,7 @@ impl Pool {
         }
         self.mix.on_nodes_changed();
         self.log.push(slot, self.nodes.len());
+        self.demand_stale = true;
         self.shares_stale = true;
         self.version += 1;
         self.mark_all_heads();
@@ -127,7 +129,7 @@ impl Pool {
                 self.unindex(*slot);
             }
             self.queues = vec![ProjectQueue::default(); tree.nodes.len()];
-            self.above.clear();
+            self.borrowers.clear();
             self.above_stale.clear();
             self.freed_departments.clear();
             self.tree = tree;
@@ -146,9 +148,12 @@ impl Pool {
                 self.index(slot);
             }
         }
-        self.heads = Heads::default();
         // Positions may have gone or be another's.
-        self.stale_heads.clear();
+        self.heads = Heads::default();
+        self.retries = Retries::default();
+        for class in &mut self.classes {
+            class.fits = false;
+        }
         self.shares_stale = true;
         self.version += 1;
         self.mark_all_heads();

@@ -25,6 +25,7 @@ mod place;
 mod pool;
 mod queue;
 mod reserve;
+mod retry;
 mod score;
 mod shape;
 mod share;

@@ -60,14 +60,11 @@ impl Pool {
                 if self.barrier(&ask, 0).is_some() {
                     continue;
                 }
-                let group = &self.queues[*project as usize].waiting[class_id];
-                let first = group.ready().find(|(_, _, _, slot)| {
-                    let workload = &self.entry(*slot).workload;
-                    workload.evicted.is_none_or(|at| at < self.heads.now())
-                });
-                if let Some((priority, submitted, id, slot)) = first {
-                    found.push((priority, submitted, id, *project, slot));
-                }
+                let firsts = self.queues[*project as usize].firsts().iter();
+                let first = firsts.filter(|first| first.is_ready_of(*class_id)).map(|first| first.key);
+                found.extend(
+                    first.map(|(priority, submitted, id, slot)| (priority, submitted, id, *project, slot)),
+                );
             }
         }
         found.sort_unstable();

@@ -1,15 +1,15 @@
 //! Who is next: every project names its head, and heads are compared level by level.
 
 use crate::{
-    claim::Ask,
+    fit::ChangeLog,
     pool::Pool,
-    queue::{Group, QueueKey},
+    queue::{Claim, First, Standing},
     tree::{GPU, Node, ROOT},
 };
-use berth_types::{Phase, Time, WorkloadId};
+use berth_types::{Phase, Time, Workload, WorkloadId};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BTreeMap,
+    collections::BTreeSet,
 };
 
 /// The workload a project or department would start next.
@@ -24,7 +24,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// Its place in the queue of its project.
-    fn in_queue(&self) -> (Reverse<i32>, Time, WorkloadId) {
+    pub(crate) fn in_queue(&self) -> (Reverse<i32>, Time, WorkloadId) {
         (Reverse(self.priority), self.submitted, self.id)
     }
 }
@@ -36,205 +36,261 @@ pub(crate) enum Next {
     Takes(u32),
 }
 
-/// The best of each kind below one account.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Best {
-    fits: Option<Head>,
-    takes: Option<Head>,
+/// Who is first below every account.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contest {
+    /// By position in the tree.
+    best: Vec<Option<Head>>,
+    /// Accounts that must be looked at again.
+    stale: BTreeSet<u32>,
 }
+
+impl Contest {
+    /// Nobody is first yet, and all these projects are to be looked at.
+    fn anew(accounts: usize, projects: impl Iterator<Item = u32>) -> Self {
+        Self { best: vec![None; accounts], stale: projects.collect() }
+    }
+
+    /// Who is first below an account.
+    pub(crate) fn at(&self, position: u32) -> Option<Head> {
+        self.best.get(position as usize).copied().flatten()
+    }
+
+    pub(crate) fn mark(&mut self, project: u32) {
+        self.stale.insert(project);
+    }
+}
+
+/// The contest of those that fit, for one set of classes that do.
+#[derive(Clone, Debug)]
+struct FittingContest {
+    fitting: Vec<u32>,
+    contest: Contest,
+    /// How much of the log of changed projects it has seen.
+    seen: usize,
+}
+
+/// What fits changes back and forth while evictions leave gaps that the next start fills; so many sets are remembered.
+const SETS_REMEMBERED: usize = 64;
 
 /// Heads by position in the tree, and what must be looked at again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads {
-    best: Vec<Best>,
-    /// Takes that found nothing at this version of the pool, by project and class, and when time alone may change that.
-    failed: BTreeMap<(u32, u32), Option<Time>>,
-    failed_version: u64,
-    /// When time alone may let the take that was tried last succeed.
-    pub(crate) attempt_retry: Option<Time>,
+    /// Those who must take something.
+    pub(crate) taking: Contest,
+    /// Those who fit; the contest used last is the last.
+    fitting_contests: Vec<FittingContest>,
+    /// Classes that fit, in order.
+    fitting: Vec<u32>,
+    /// Projects whose heads must be looked at again.
+    changed: ChangeLog,
+    /// Everything must be looked at again.
+    all_stale: bool,
     /// The time heads were computed for; some workloads are barred for one instant.
     now: Time,
 }
 
-impl Heads {
-    /// The instant that is being planned.
-    pub(crate) fn now(&self) -> Time {
-        self.now
-    }
-
-    /// When time alone may let a failed take succeed.
-    pub(crate) fn retry(&self) -> Option<Time> {
-        self.failed.values().flatten().min().copied()
-    }
-
-    /// Whether a take failed, and when time alone may change that.
-    pub(crate) fn failure(&self, owner: (u32, u32)) -> Option<Option<Time>> {
-        self.failed.get(&owner).copied()
-    }
-
-    pub(crate) fn restore_failure(&mut self, owner: (u32, u32), retry: Option<Time>) {
-        self.failed.insert(owner, retry);
-    }
-
-    /// A workload that just came may take what those before it could not.
-    pub(crate) fn forget_failure(&mut self, project: u32, class: u32) {
-        self.failed.remove(&(project, class));
-    }
-}
-
 impl Pool {
+    /// The head of a project must be looked at again.
+    pub(crate) fn mark_head(&mut self, project: u32) {
+        self.heads.taking.mark(project);
+        self.heads.changed.push(project, self.tree.nodes.len());
+    }
+
+    /// All heads and all claims must be looked at again.
+    pub(crate) fn mark_all_heads(&mut self) {
+        self.heads.all_stale = true;
+    }
+
     /// What goes next, if anything may.
-    pub(crate) fn next_head(&mut self, now: Time) -> Option<Next> {
-        if self.heads.best.len() != self.tree.nodes.len() {
-            self.heads.best = vec![Best::default(); self.tree.nodes.len()];
+    pub(crate) fn next_head(&mut self) -> Option<Next> {
+        if std::mem::take(&mut self.heads.all_stale) {
+            self.reopen_all();
+            self.heads.taking = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting());
+            self.heads.fitting_contests.clear();
         }
-        while let Some(position) = self.stale_heads.pop_last() {
-            // Children have higher positions than parents, so a parent is reached after all its children.
-            let best = if self.tree.at(position).children.is_empty() {
-                self.project_best(position, now)
-            } else {
-                Best {
-                    fits: self.best_child(position, |best| best.fits),
-                    takes: self.best_child(position, |best| best.takes),
-                }
-            };
-            let known = &mut self.heads.best[position as usize];
-            // An account above compares what this one uses too, so an unchanged head is no reason to stop.
-            let matters = *known != best || best != Best::default();
-            *known = best;
-            if matters && position != ROOT {
-                self.stale_heads.insert(self.tree.at(position).parent);
-            }
-        }
-        self.choose(self.heads.best[ROOT as usize])
+        self.reopen_entitled();
+        let takes = self.best_that_takes();
+        let fits = self.best_that_fits();
+        self.choose(fits, takes)
+    }
+
+    fn projects_with_waiting(&self) -> impl Iterator<Item = u32> {
+        let queues = self.queues.iter().enumerate();
+        queues.filter(|(_, queue)| !queue.nobody_waits()).map(|(position, _)| position as u32)
     }
 
     /// Chooses between the best that fits and the best that takes. One that must take goes before those behind it in
     /// the queue of its project, and before others where it is compared with them.
-    fn choose(&self, best: Best) -> Option<Next> {
-        let (fits, takes) = match (best.fits, best.takes) {
-            (Some(fits), Some(takes)) => (fits, takes),
-            (fits, takes) => {
-                return fits.map(|head| Next::Fits(head.slot)).or(takes.map(|head| Next::Takes(head.slot)));
-            }
+    fn choose(&self, fits: Option<Head>, takes: Option<Head>) -> Option<Next> {
+        let (Some(fits), Some(takes)) = (fits, takes) else {
+            return fits.map(|head| Next::Fits(head.slot)).or(takes.map(|head| Next::Takes(head.slot)));
         };
         let (fitting, taking) = (self.entry(fits.slot).project, self.entry(takes.slot).project);
         let (one, other) = self.tree.below_common(fitting, taking);
         if compare(&(self.tree.at(one), fits), &(self.tree.at(other), takes)) == Ordering::Greater {
             return Some(Next::Takes(takes.slot));
         }
-        match self.heads.best[fitting as usize].takes {
+        match self.heads.taking.at(fitting) {
             Some(before) if before.in_queue() < fits.in_queue() => Some(Next::Takes(before.slot)),
             _ => Some(Next::Fits(fits.slot)),
         }
     }
 
-    /// Remembers that a take found nothing.
-    pub(crate) fn take_failed(&mut self, slot: u32) {
-        let entry = self.entry(slot);
-        let (project, class) = (entry.project, entry.class);
-        self.heads.failed.insert((project, class), self.heads.attempt_retry);
-        self.stale_heads.insert(project);
+    fn best_that_takes(&mut self) -> Option<Head> {
+        let mut contest = std::mem::take(&mut self.heads.taking);
+        let best = self.settle(&mut contest, Self::taking_head);
+        self.heads.taking = contest;
+        best
     }
 
-    /// Forgets failures that a change or the passing of time may have undone.
-    pub(crate) fn retry_takes(&mut self, now: Time) {
-        let timely = self.heads.retry().is_some_and(|retry| now >= retry);
-        if self.heads.failed_version != self.version || timely {
-            self.heads.failed_version = self.version;
-            for (project, _) in std::mem::take(&mut self.heads.failed).into_keys() {
-                self.stale_heads.insert(project);
+    fn best_that_fits(&mut self) -> Option<Head> {
+        if self.heads.fitting.is_empty() {
+            return None;
+        }
+        let known = self.heads.fitting_contests.iter().rposition(|known| known.fitting == self.heads.fitting);
+        let mut known = match known {
+            Some(at) => self.heads.fitting_contests.remove(at),
+            None => {
+                if self.heads.fitting_contests.len() == SETS_REMEMBERED {
+                    self.heads.fitting_contests.remove(0);
+                }
+                let contest = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting());
+                FittingContest {
+                    fitting: self.heads.fitting.clone(),
+                    contest,
+                    seen: self.heads.changed.end(),
+                }
+            }
+        };
+        match self.heads.changed.since(known.seen) {
+            Some(changed) => known.contest.stale.extend(changed),
+            None => known.contest = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting()),
+        }
+        known.seen = self.heads.changed.end();
+        let best = self.settle(&mut known.contest, |pool, project| pool.fitting_head(project));
+        self.heads.fitting_contests.push(known);
+        best
+    }
+
+    /// Looks again at every account that is stale in a contest, and says who is first of all.
+    fn settle(
+        &mut self,
+        contest: &mut Contest,
+        head_of: impl Fn(&mut Self, u32) -> Option<Head>,
+    ) -> Option<Head> {
+        contest.best.resize(self.tree.nodes.len(), None);
+        // Children have higher positions than parents, so a parent is reached after all its children.
+        while let Some(position) = contest.stale.pop_last() {
+            let best = if self.tree.at(position).children.is_empty() {
+                head_of(self, position)
+            } else {
+                let children = self.tree.at(position).children.iter();
+                let heads = children.filter_map(|child| Some((self.tree.at(*child), contest.at(*child)?)));
+                heads.min_by(compare).map(|(_, head)| head)
+            };
+            contest.best[position as usize] = best;
+            // An account above compares what this one uses too, so an unchanged head is no reason to stop.
+            if position != ROOT {
+                contest.stale.insert(self.tree.at(position).parent);
+            }
+        }
+        contest.at(ROOT)
+    }
+
+    /// The first in the queue of a project that fits and may start.
+    fn fitting_head(&self, project: u32) -> Option<Head> {
+        let firsts = self.queues[project as usize].firsts().iter();
+        let mut fitting = firsts.filter(|first| {
+            let class = &self.classes[first.class as usize];
+            class.fits && self.barrier(&self.ask(project, class), 0).is_none()
+        });
+        fitting.next().map(|first| self.head(first))
+    }
+
+    /// The first in the queue of a project that must take something and might. Claims found to be without any title are
+    /// closed on the way.
+    fn taking_head(&mut self, project: u32) -> Option<Head> {
+        let mut index = 0;
+        while let Some(first) = self.queues[project as usize].firsts().get(index).copied() {
+            index += 1;
+            let class = &self.classes[first.class as usize];
+            if first.claim != Claim::Open || first.leaves {
+                continue;
+            }
+            if class.fits && self.barrier(&self.ask(project, class), 0).is_none() {
+                continue;
+            }
+            if self.could_take(project, &first) {
+                return Some(self.head(&first));
+            }
+            self.close_claim(project, first.class, Claim::NotEntitled);
+        }
+        None
+    }
+
+    fn head(&self, first: &First) -> Head {
+        let (priority, submitted, id, slot) = first.key;
+        let asked = self.classes[first.class as usize].asked;
+        Head { slot, priority: priority.0, submitted, id, asked }
+    }
+
+    /// Looks again which classes fit. A start alone can only end a fit, never make one.
+    pub(crate) fn refresh_fits(&mut self, only_shrinks_capacity: bool) {
+        let candidates = if only_shrinks_capacity {
+            self.heads.fitting.clone()
+        } else {
+            self.waiting_classes.iter().copied().collect()
+        };
+        for class_id in candidates {
+            let fits = self.class_fits(class_id);
+            let class = &mut self.classes[class_id as usize];
+            if fits == class.fits {
+                continue;
+            }
+            class.fits = fits;
+            match (fits, self.heads.fitting.binary_search(&class_id)) {
+                (true, Err(at)) => self.heads.fitting.insert(at, class_id),
+                (false, Ok(at)) => {
+                    self.heads.fitting.remove(at);
+                }
+                _ => {}
+            }
+            // Whether it must take matters only where it would be first to.
+            for (project, key) in &class.open {
+                let first = self.heads.taking.at(*project);
+                if first.is_none_or(|first| (key.0, key.1, key.2) <= first.in_queue()) {
+                    self.heads.taking.mark(*project);
+                }
             }
         }
     }
 
     /// Heads depend on time only in that some workloads are barred for the instant of their eviction.
     pub(crate) fn heads_at(&mut self, now: Time) {
-        if self.heads.now != now {
-            let before = std::mem::replace(&mut self.heads.now, now);
-            for (position, queue) in self.queues.iter_mut().enumerate() {
-                let position = position as u32;
-                if std::mem::take(&mut queue.rests) || queue.evicted() == Some(before) {
-                    queue.waiting.values_mut().for_each(Group::wake);
-                    self.stale_heads.insert(position);
-                    // Those who rested were passed over by whoever failed in their place.
-                    self.heads.failed.retain(|(project, _), _| *project != position);
-                }
+        if self.heads.now == now {
+            return;
+        }
+        self.heads.now = now;
+        for project in 0..self.queues.len() as u32 {
+            let queue = &self.queues[project as usize];
+            if queue.someone_rests() || queue.evicted() == Some(now) {
+                let mut queue = std::mem::take(&mut self.queues[project as usize]);
+                queue.stand_anew(|slot| self.standing(&self.entry(slot).workload));
+                self.queues[project as usize] = queue;
+                // Those who rested were passed over by whoever failed in their place.
+                self.reopen_project(project);
             }
         }
     }
 
-    fn project_best(&self, project: u32, now: Time) -> Best {
-        let mut best = Best::default();
-        let queue = &self.queues[project as usize];
-        let own_lowest = queue.victims.lowest_priority();
-        // What was evicted at this instant may go elsewhere while it leaves, but takes nothing and does not start
-        // again from the queue.
-        let some_rest = queue.evicted() == Some(now);
-        let rests = |slot: u32| some_rest && self.entry(slot).workload.evicted == Some(now);
-        let leaves = |slot: u32| matches!(self.entry(slot).workload.phase, Phase::Stopping { .. });
-        for (class_id, group) in &queue.waiting {
-            let class = &self.classes[*class_id as usize];
-            let ask = self.ask(project, class);
-            let head = |(priority, submitted, id, slot): QueueKey| Head {
-                slot,
-                priority: priority.0,
-                submitted,
-                id,
-                asked: class.asked,
-            };
-            if class.fits && self.barrier(&ask, 0).is_none() {
-                let mut ready = group.ready().filter(|key| !rests(key.3) || leaves(key.3));
-                let first = if some_rest { ready.next() } else { group.first() };
-                let resting = if some_rest { group.resting().find(|key| leaves(key.3)) } else { None };
-                for key in first.into_iter().chain(resting) {
-                    offer(&mut best.fits, head(key));
-                }
-                continue;
-            }
-            if !class.possible || self.heads.failed.contains_key(&(project, *class_id)) {
-                continue;
-            }
-            let Some(first) = group.first() else { continue };
-            // Those after it in the group have no higher priority, so they cannot take more.
-            if self.could_take(&ask, own_lowest.is_some_and(|lowest| lowest < first.0.0)) {
-                match group.ready().find(|key| !rests(key.3)).filter(|_| some_rest) {
-                    Some(key) => offer(&mut best.takes, head(key)),
-                    None if !some_rest => offer(&mut best.takes, head(first)),
-                    None => {}
-                }
-            }
+    /// How a waiting workload stands at the instant that is being planned.
+    pub(crate) fn standing(&self, workload: &Workload) -> Standing {
+        match (workload.evicted == Some(self.heads.now), &workload.phase) {
+            (false, _) => Standing::Ready,
+            (true, Phase::Stopping { .. }) => Standing::Leaving,
+            (true, _) => Standing::Resting,
         }
-        best
-    }
-
-    /// Whether a take is worth trying: something of its own or of others might be taken.
-    fn could_take(&self, ask: &Ask, own: bool) -> bool {
-        let must_give = self.must_give(ask);
-        if self.barrier(ask, must_give).is_some() {
-            return false;
-        }
-        if must_give > 0 {
-            return own;
-        }
-        own || !self.extras.is_empty() || self.may_take_from_others(ask)
-    }
-
-    fn best_child(&self, parent: u32, of: impl Fn(&Best) -> Option<Head>) -> Option<Head> {
-        let children = self.tree.at(parent).children.iter();
-        children
-            .filter_map(|child| {
-                of(&self.heads.best[*child as usize]).map(|head| (self.tree.at(*child), head))
-            })
-            .min_by(compare)
-            .map(|(_, head)| head)
-    }
-}
-
-/// Keeps the head that is first in the queue.
-fn offer(best: &mut Option<Head>, head: Head) {
-    if best.as_ref().is_none_or(|best| head.in_queue() < best.in_queue()) {
-        *best = Some(head);
     }
 }
 

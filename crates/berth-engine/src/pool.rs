@@ -10,8 +10,10 @@ use crate::{
     node::{NodeSlot, TAKING, View},
     order::Heads,
     queue::{ProjectQueue, QueueKey, VictimEntry, VictimGroup},
+    retry::Retries,
     shape::{Shape, ShapeKey},
     tree::{Charge, GPU, Sign, Tree},
+    units::Precedence,
 };
 use berth_types::{
     Action, AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, NodeId,
@@ -45,6 +47,8 @@ pub(crate) struct Class {
     pub(crate) min: u32,
     /// Projects with waiting workloads of this class.
     pub(crate) projects: BTreeSet<u32>,
+    /// Those of them whose claim is open, with the first in their queue.
+    pub(crate) open: BTreeMap<u32, QueueKey>,
     /// GPUs one workload of this class is charged while it waits.
     pub(crate) asked: u64,
     /// Whether an empty pool has room.
@@ -92,15 +96,16 @@ pub(crate) struct Pool {
     /// GPUs that count as capacity, and those free of decisions on ready nodes.
     pub(crate) capacity: u64,
     pub(crate) free_gpus: u64,
+    /// Whether what waiting work is charged, or which of it could ever run, may have changed.
+    pub(crate) demand_stale: bool,
     /// Whether demand or capacity changed since shares were divided.
     pub(crate) shares_stale: bool,
-    /// Projects whose head must be looked at again.
-    pub(crate) stale_heads: BTreeSet<u32>,
     pub(crate) heads: Heads,
+    pub(crate) retries: Retries,
     /// Departments that use less than when the heads below them were last looked at.
     pub(crate) freed_departments: BTreeSet<u32>,
-    /// Projects above their quota or share, from which something might be taken.
-    pub(crate) above: BTreeSet<u32>,
+    /// Projects above their quota or share, from which something might be taken; the last gives first.
+    pub(crate) borrowers: BTreeSet<Precedence>,
     /// Those whose work is not counted as takeable the way it should be.
     pub(crate) above_stale: BTreeSet<u32>,
     /// Whether any request ever was for GPU memory.
@@ -147,11 +152,12 @@ impl Pool {
             held_to_check: BTreeSet::new(),
             capacity: 0,
             free_gpus: 0,
+            demand_stale: false,
             shares_stale: true,
-            stale_heads: BTreeSet::new(),
             heads: Heads::default(),
+            retries: Retries::default(),
             freed_departments: BTreeSet::new(),
-            above: BTreeSet::new(),
+            borrowers: BTreeSet::new(),
             above_stale: BTreeSet::new(),
             asks_by_memory: false,
             next_fill: None,
@@ -195,14 +201,6 @@ impl Pool {
         })
     }
 
-    pub(crate) fn mark_all_heads(&mut self) {
-        for (position, queue) in self.queues.iter().enumerate() {
-            if !queue.waiting.is_empty() {
-                self.stale_heads.insert(position as u32);
-            }
-        }
-    }
-
     /// A workload came.
     pub(crate) fn insert(&mut self, workload: Workload, project: &Project) {
         let class = self.intern_class(&workload.spec, project);
@@ -241,13 +239,13 @@ impl Pool {
             change,
             Change::Decided { action: Action::Reserve { .. } | Action::Unreserve { .. }, .. }
         );
-        let failure = self.heads.failure(owner).filter(|_| keeps);
+        let closed = if keeps { self.closed(owner.0, owner.1) } else { None };
         self.unindex(slot);
         let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
         let result = entry.workload.apply(change);
         self.index(slot);
-        if let Some(failure) = failure {
-            self.heads.restore_failure(owner, failure);
+        if let Some(closed) = closed {
+            self.close_again(owner.0, owner.1, closed);
         }
         result
     }
@@ -287,6 +285,7 @@ impl Pool {
             shape,
             min,
             projects: BTreeSet::new(),
+            open: BTreeMap::new(),
             asked: fit.charge * u64::from(min),
             possible: fit.most_when_empty() >= u64::from(min),
             fits: false,
@@ -339,8 +338,9 @@ impl Pool {
         self.project_phase(&entry, slot, sign);
         let (project, uses) = (entry.project, workload.places().next().is_some());
         self.entries[slot as usize] = Some(entry);
-        self.stale_heads.insert(project);
+        self.mark_head(project);
         if uses {
+            self.retries.to_reconsider.insert(project);
             self.mark_siblings(project, non_preemptible, sign);
         }
         self.refresh_above(project);
@@ -374,7 +374,6 @@ impl Pool {
 
     fn project_phase(&mut self, entry: &Entry, slot: u32, sign: Sign) {
         let workload = &entry.workload;
-        let queue = &mut self.queues[entry.project as usize];
         let waits = match &workload.phase {
             Phase::Queued { .. } | Phase::Stopping { then: AfterStop::Requeue, .. } => true,
             Phase::Held { .. } => {
@@ -385,23 +384,17 @@ impl Pool {
         };
         if waits {
             let key: QueueKey = (Reverse(workload.spec.priority), workload.submitted, workload.id, slot);
+            let standing = self.standing(workload);
             let class = &mut self.classes[entry.class as usize];
+            let queue = &mut self.queues[entry.project as usize];
             match sign {
                 Sign::Plus => {
-                    self.heads.forget_failure(entry.project, entry.class);
-                    let rests = workload.evicted == Some(self.heads.now());
-                    queue.rests |= rests;
-                    queue.waiting.entry(entry.class).or_default().insert(key, rests);
+                    queue.add_waiting(entry.class, key, standing);
                     class.projects.insert(entry.project);
                     self.waiting_classes.insert(entry.class);
                 }
                 Sign::Minus => {
-                    self.heads.forget_failure(entry.project, entry.class);
-                    let group =
-                        queue.waiting.get_mut(&entry.class).expect("a waiting workload is in its group");
-                    group.remove(&key);
-                    if group.len() == 0 {
-                        queue.waiting.remove(&entry.class);
+                    if queue.remove_waiting(entry.class, &key) {
                         class.projects.remove(&entry.project);
                         if class.projects.is_empty() {
                             self.waiting_classes.remove(&entry.class);
@@ -409,6 +402,10 @@ impl Pool {
                     }
                 }
             }
+            if class.possible && !self.demand_stale {
+                queue.demand = sign.apply(queue.demand, class.asked);
+            }
+            self.open_claim(entry.project, entry.class);
         }
         if waits || matches!(workload.phase, Phase::Held { .. } | Phase::Running { .. }) {
             self.shares_stale = true;
@@ -484,10 +481,14 @@ impl Pool {
     /// not, when somebody next asks what could be taken.
     pub(crate) fn refresh_above(&mut self, project: u32) {
         let above = self.is_above(project);
-        if above == [false, false] {
-            self.above.remove(&project);
-        } else {
-            self.above.insert(project);
+        let precedence = (above != [false, false]).then(|| Precedence::of(self, project));
+        let known = &mut self.queues[project as usize].precedence;
+        if *known != precedence {
+            if let Some(known) = known {
+                self.borrowers.remove(known);
+            }
+            self.borrowers.extend(precedence);
+            *known = precedence;
         }
         if above == self.queues[project as usize].above {
             self.above_stale.remove(&project);
@@ -643,15 +644,15 @@ impl Pool {
             return;
         }
         self.shares_stale = false;
-        let (queues, classes) = (&self.queues, &self.classes);
-        let changed = self.tree.divide(self.capacity, |project| {
-            let waiting = queues[project as usize].waiting.iter();
-            waiting
-                .map(|(class, group)| (&classes[*class as usize], group.len() as u64))
-                .filter(|(class, _)| class.possible)
-                .map(|(class, count)| class.asked * count)
-                .sum()
-        });
+        if std::mem::take(&mut self.demand_stale) {
+            for queue in &mut self.queues {
+                let waiting = queue.counts().map(|(class, count)| (&self.classes[class as usize], count));
+                let possible = waiting.filter(|(class, _)| class.possible);
+                queue.demand = possible.map(|(class, count)| class.asked * count).sum();
+            }
+        }
+        let queues = &self.queues;
+        let changed = self.tree.divide(self.capacity, |project| queues[project as usize].demand);
         if !changed.is_empty() {
             self.version += 1;
         }
@@ -663,8 +664,9 @@ impl Pool {
     }
 
     fn mark_below(&mut self, position: u32) {
-        if !self.queues[position as usize].waiting.is_empty() {
-            self.stale_heads.insert(position);
+        if !self.queues[position as usize].nobody_waits() {
+            self.mark_head(position);
+            self.retries.to_reconsider.insert(position);
         }
         for child in self.tree.at(position).children.clone() {
             self.mark_below(child);

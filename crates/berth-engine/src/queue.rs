@@ -1,6 +1,6 @@
 //! What waits, by project and class, and what could be taken, by project.
 
-use crate::tree::Sign;
+use crate::{tree::Sign, units::Precedence};
 use berth_types::{Selector, Span, Time, WorkloadId};
 use std::{
     cmp::Reverse,
@@ -66,6 +66,12 @@ impl Victims {
         self.groups.values().flatten().map(|(_, _, _, slot)| *slot)
     }
 
+    /// Those below a priority, in no order that matters.
+    pub(crate) fn below(&self, priority: i32) -> impl Iterator<Item = u32> {
+        let below = self.groups.iter().take_while(move |(group, _)| group.priority < priority);
+        below.flat_map(|(_, members)| members).map(|(_, _, _, slot)| *slot)
+    }
+
     /// The lowest priority that could be taken.
     pub(crate) fn lowest_priority(&self) -> Option<i32> {
         self.groups.first_key_value().map(|(group, _)| group.priority)
@@ -123,64 +129,91 @@ impl Iterator for VictimOrder<'_> {
     }
 }
 
-/// Waiting workloads of one project and class, in queue order. Those evicted at the instant that is being planned
-/// rest: they take nothing and do not start from the queue, and there can be many of them.
+/// How a waiting workload stands at the instant that is being planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Ready,
+    /// Evicted at this instant and still leaving: it may go elsewhere, but takes nothing.
+    Leaving,
+    /// Evicted at this instant and gone: it does nothing until the next.
+    Resting,
+}
+
+/// Waiting workloads of one project and class, in queue order and by how they stand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     ready: BTreeSet<QueueKey>,
+    leaving: BTreeSet<QueueKey>,
     resting: BTreeSet<QueueKey>,
-    /// The first that is ready, kept beside the group so that passing it by touches no other memory.
-    first: Option<QueueKey>,
 }
 
 impl Group {
-    pub(crate) fn insert(&mut self, key: QueueKey, rests: bool) {
-        if rests {
-            self.resting.insert(key);
-        } else {
-            self.ready.insert(key);
-            self.first = Some(self.first.map_or(key, |first| first.min(key)));
-        }
+    fn insert(&mut self, key: QueueKey, standing: Standing) {
+        match standing {
+            Standing::Ready => self.ready.insert(key),
+            Standing::Leaving => self.leaving.insert(key),
+            Standing::Resting => self.resting.insert(key),
+        };
     }
 
-    pub(crate) fn remove(&mut self, key: &QueueKey) {
-        if !self.ready.remove(key) {
+    /// Whether it was ready.
+    fn remove(&mut self, key: &QueueKey) -> bool {
+        let ready = self.ready.remove(key);
+        if !ready && !self.leaving.remove(key) {
             self.resting.remove(key);
-        } else if self.first == Some(*key) {
-            self.first = self.ready.first().copied();
         }
+        ready
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.ready.len() + self.resting.len()
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.leaving.is_empty() && self.resting.is_empty()
     }
 
-    /// Nobody rests at another instant.
-    pub(crate) fn wake(&mut self) {
-        self.ready.append(&mut self.resting);
-        self.first = self.ready.first().copied();
+    fn len(&self) -> u64 {
+        (self.ready.len() + self.leaving.len() + self.resting.len()) as u64
     }
 
-    pub(crate) fn first(&self) -> Option<QueueKey> {
-        self.first
-    }
-
-    /// Those that do not rest, in order.
+    /// Those that are ready, in order.
     pub(crate) fn ready(&self) -> impl Iterator<Item = QueueKey> {
         self.ready.iter().copied()
     }
+}
 
-    /// Those that rest, in order.
-    pub(crate) fn resting(&self) -> impl Iterator<Item = QueueKey> {
-        self.resting.iter().copied()
+/// Whether the first of a class may be worth a try to take what it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Open,
+    /// Its accounts do not let it take anything.
+    NotEntitled,
+    /// Nothing was found, and nothing has happened since that could change that.
+    Failed,
+}
+
+/// The first workload of a class in the queue of a project.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    pub(crate) key: QueueKey,
+    pub(crate) class: u32,
+    /// It is the first of those that are still leaving, not of those that are ready.
+    pub(crate) leaves: bool,
+    pub(crate) claim: Claim,
+}
+
+impl First {
+    pub(crate) fn is_ready_of(&self, class: u32) -> bool {
+        self.class == class && !self.leaves
     }
 }
 
 /// What the engine keeps per project beside its account.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProjectQueue {
-    /// Waiting workloads by class, each class in queue order.
-    pub(crate) waiting: BTreeMap<u32, Group>,
+    /// Waiting workloads by class.
+    waiting: BTreeMap<u32, Group>,
+    /// The first of every class, in queue order.
+    firsts: Vec<First>,
+    /// GPUs that waiting workloads which could ever run are charged.
+    pub(crate) demand: u64,
     pub(crate) victims: Victims,
     /// Nodes that training and interactive work may use.
     pub(crate) selectors: (Selector, Selector),
@@ -190,15 +223,89 @@ pub(crate) struct ProjectQueue {
     pub(crate) idle_limit: Option<Span>,
     /// When workloads of this project that are still known were last evicted.
     evictions: BTreeMap<Time, u32>,
-    /// Whether the project is above its quota and above its share, so that what it runs can be taken.
+    /// Whether what the project runs is counted as above its quota and above its share.
     pub(crate) above: [bool; 2],
-    /// Whether workloads rest in a group.
-    pub(crate) rests: bool,
+    /// Its place in the order in which borrowers give, while it is above its quota or share.
+    pub(crate) precedence: Option<Precedence>,
+    /// Workloads that do not stand ready at this instant.
+    resting: u32,
     /// Who has a reservation.
     pub(crate) reservation: Option<u32>,
 }
 
 impl ProjectQueue {
+    pub(crate) fn nobody_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether somebody does not stand ready at this instant.
+    pub(crate) fn someone_rests(&self) -> bool {
+        self.resting > 0
+    }
+
+    /// How many workloads wait in each class.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.waiting.iter().map(|(class, group)| (*class, group.len()))
+    }
+
+    /// Waiting workloads of one class.
+    pub(crate) fn group(&self, class: u32) -> Option<&Group> {
+        self.waiting.get(&class)
+    }
+
+    /// The first of every class, in queue order.
+    pub(crate) fn firsts(&self) -> &[First] {
+        &self.firsts
+    }
+
+    /// The first of a class that is ready.
+    pub(crate) fn first_mut(&mut self, class: u32) -> Option<&mut First> {
+        self.firsts.iter_mut().find(|first| first.is_ready_of(class))
+    }
+
+    pub(crate) fn add_waiting(&mut self, class: u32, key: QueueKey, standing: Standing) {
+        self.resting += u32::from(standing != Standing::Ready);
+        self.waiting.entry(class).or_default().insert(key, standing);
+        self.settle_firsts(class);
+    }
+
+    /// Whether it was the last of its class.
+    pub(crate) fn remove_waiting(&mut self, class: u32, key: &QueueKey) -> bool {
+        let group = self.waiting.get_mut(&class).expect("a waiting workload is in its group");
+        self.resting -= u32::from(!group.remove(key));
+        let last = group.is_empty();
+        if last {
+            self.waiting.remove(&class);
+        }
+        self.settle_firsts(class);
+        last
+    }
+
+    /// At another instant everybody stands as `standing` says.
+    pub(crate) fn stand_anew(&mut self, standing: impl Fn(u32) -> Standing) {
+        self.resting = 0;
+        for (class, group) in std::mem::take(&mut self.waiting) {
+            let mut anew = Group::default();
+            for key in group.ready.into_iter().chain(group.leaving).chain(group.resting) {
+                let standing = standing(key.3);
+                self.resting += u32::from(standing != Standing::Ready);
+                anew.insert(key, standing);
+            }
+            self.waiting.insert(class, anew);
+            self.settle_firsts(class);
+        }
+    }
+
+    fn settle_firsts(&mut self, class: u32) {
+        self.firsts.retain(|first| first.class != class);
+        let Some(group) = self.waiting.get(&class) else { return };
+        for (key, leaves) in [(group.ready.first(), false), (group.leaving.first(), true)] {
+            let Some(key) = key.copied() else { continue };
+            let at = self.firsts.partition_point(|first| first.key < key);
+            self.firsts.insert(at, First { key, class, leaves, claim: Claim::Open });
+        }
+    }
+
     /// When work of this project was last evicted, if ever.
     pub(crate) fn evicted(&self) -> Option<Time> {
         self.evictions.last_key_value().map(|(at, _)| *at)

@@ -201,15 +201,21 @@ impl Pool {
     fn unfit_heads(&self) -> impl Iterator<Item = (Time, berth_types::WorkloadId, u32)> + '_ {
         let queues = self.queues.iter().enumerate().filter(|(_, queue)| queue.reservation.is_none());
         queues.filter_map(|(project, queue)| {
-            let startable = queue.waiting.iter().filter(|(class, _)| {
-                let class = &self.classes[**class as usize];
-                class.possible && !class.fits && self.barrier(&self.ask(project as u32, class), 0).is_none()
-            });
-            let heads = startable.filter_map(|(_, group)| {
-                group.ready().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued())
-            });
+            let mut head = None;
+            for first in queue.firsts() {
+                if head.is_some_and(|head| head < first.key) {
+                    break;
+                }
+                let class = &self.classes[first.class as usize];
+                let startable = class.possible
+                    && !class.fits
+                    && self.barrier(&self.ask(project as u32, class), 0).is_none();
+                let Some(group) = queue.group(first.class).filter(|_| startable) else { continue };
+                let queued = group.ready().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued());
+                head = head.into_iter().chain(queued).min();
+            }
             // The wait that counts begins anew with an eviction.
-            heads.min().map(|(_, submitted, id, slot)| {
+            head.map(|(_, submitted, id, slot)| {
                 (
                     self.entry(slot).workload.evicted.map_or(submitted, |evicted| evicted.max(submitted)),
                     id,

@@ -59,7 +59,7 @@ impl Pool {
     }
 
     pub(crate) fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
-        self.heads.attempt_retry = None;
+        self.retries.attempt = None;
         let class_id = self.entry(slot).class;
         self.class_fits(class_id);
         let entry = self.entry(slot);
@@ -80,7 +80,7 @@ impl Pool {
         let mut units = Units::new(self, slot, &ask, way.rule, way.own, now);
         let found = self.search(slot, ask, way, &mut units);
         let retry = units.retry;
-        self.heads.attempt_retry = self.heads.attempt_retry.into_iter().chain(retry).min();
+        self.retries.attempt = self.retries.attempt.into_iter().chain(retry).min();
         found
     }
 
@@ -135,7 +135,7 @@ impl Pool {
         }
         let line = if rule == Rule::Share { Line::Keep } else { Line::Straddle };
         let mut ledger = crate::ledger::Ledger::new(self, *ask, rule, line);
-        for project in self.above.iter().copied() {
+        for project in self.borrowers.iter().rev().map(|borrower| borrower.project) {
             if most >= needed {
                 return Ok(());
             }

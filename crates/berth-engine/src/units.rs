@@ -11,7 +11,7 @@ use crate::{
 use berth_types::{Account, Span, Time};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
+    collections::btree_set,
 };
 
 /// Victims of one claim, in order.
@@ -19,7 +19,8 @@ pub(crate) struct Units<'a> {
     pool: &'a Pool,
     now: Time,
     found: Vec<Unit>,
-    projects: BinaryHeap<Precedence>,
+    /// Borrowers not looked at yet, and what may be taken of them.
+    borrowers: Option<(std::iter::Rev<btree_set::Iter<'a, Precedence>>, Ledger)>,
     /// The claimant's project and priority, whose lower-priority work comes last.
     own: Option<(u32, i32)>,
     claimant: Option<(u32, i32)>,
@@ -45,23 +46,11 @@ impl<'a> Units<'a> {
             // The newest extras of a workload go first.
             found[from..].sort_unstable_by_key(|unit| Reverse(unit.extra));
         }
-        let mut ledger = Ledger::new(pool, *ask, rule, Line::Straddle);
-        let mut projects = Vec::new();
-        if rule != Rule::None {
-            for project in pool.above.iter().copied() {
-                let victims = &pool.queues[project as usize].victims;
-                if victims.is_empty() || !ledger.may_take_from(pool, project) {
-                    continue;
-                }
-                let largest = ledger.largest_from(pool, project);
-                if victims.sizes().any(|size| size <= largest) {
-                    projects.push(Precedence::of(pool, project, largest));
-                }
-            }
-        }
+        let borrowers = (rule != Rule::None)
+            .then(|| (pool.borrowers.iter().rev(), Ledger::new(pool, *ask, rule, Line::Straddle)));
         let entry = pool.entry(slot);
         let own = own.then_some((entry.project, entry.workload.spec.priority));
-        Self { pool, now, found, projects: projects.into(), own, claimant: own, current: None, retry: None }
+        Self { pool, now, found, borrowers, own, claimant: own, current: None, retry: None }
     }
 
     /// The unit at a position in the order.
@@ -89,7 +78,7 @@ impl<'a> Units<'a> {
             pool: self.pool,
             now: self.now,
             found,
-            projects: BinaryHeap::new(),
+            borrowers: None,
             own: None,
             claimant: self.claimant,
             current: None,
@@ -152,8 +141,8 @@ impl<'a> Units<'a> {
     }
 
     fn next_run(&mut self) -> Option<Run<'a>> {
-        let (project, below, largest) = match self.projects.pop() {
-            Some(precedence) => (precedence.project, None, precedence.largest),
+        let (project, below, largest) = match self.next_borrower() {
+            Some((project, largest)) => (project, None, largest),
             None => {
                 let (project, priority) = self.own.take()?;
                 (project, Some(priority), u64::MAX)
@@ -163,29 +152,39 @@ impl<'a> Units<'a> {
         let victims = queue.victims.in_order(self.now, self.pool.policy.lost_cap, largest);
         Some(Run { victims, min_run: queue.min_run, below })
     }
+
+    /// The next project from which something may be taken, and the largest victim it could give.
+    fn next_borrower(&mut self) -> Option<(u32, u64)> {
+        let (borrowers, ledger) = self.borrowers.as_mut()?;
+        borrowers.find_map(|Precedence { project, .. }| {
+            let victims = &self.pool.queues[*project as usize].victims;
+            if victims.is_empty() || !ledger.may_take_from(self.pool, *project) {
+                return None;
+            }
+            let largest = ledger.largest_from(self.pool, *project);
+            victims.sizes().any(|size| size <= largest).then_some((*project, largest))
+        })
+    }
 }
 
 /// The order in which projects give: the largest excess over fair share for its weight, then the one evicted least
 /// recently, then the smallest account.
-#[derive(PartialEq, Eq)]
-struct Precedence {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Precedence {
     excess: i128,
     weight: i128,
     then: Reverse<(Option<Time>, Account)>,
-    project: u32,
-    /// Victims above this size cannot be given.
-    largest: u64,
+    pub(crate) project: u32,
 }
 
 impl Precedence {
-    fn of(pool: &Pool, project: u32, largest: u64) -> Self {
+    pub(crate) fn of(pool: &Pool, project: u32) -> Self {
         let node = pool.tree.at(project);
         Self {
             excess: i128::from(node.used.amounts[GPU]) - i128::from(node.share),
             weight: i128::from(node.weight.max(1)),
             then: Reverse((pool.queues[project as usize].evicted(), node.account)),
             project,
-            largest,
         }
     }
 }

@@ -1,0 +1,318 @@
+//! Which claims are worth a try. A claim is the wish of a project's first waiting workload of a class to take what it
+//! needs. It is open until its accounts give it no title or a try finds nothing; then it is closed, and opened again only
+//! by what could make a difference, so that a cycle does not try again what must fail again.
+
+use crate::{
+    node::Free,
+    pool::Pool,
+    queue::{Claim, First},
+};
+use berth_types::{Place, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What could let a claim that failed succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Room on a node where its project has work of its own.
+    OwnRoom,
+    /// That, or room for so many tasks in what is free.
+    Room(u64),
+    /// Any change of the pool.
+    Change,
+}
+
+/// A claim that failed, and what could change that.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    needs: Needs,
+    /// When time alone may.
+    retry: Option<Time>,
+}
+
+/// Project and class.
+type Claimant = (u32, u32);
+
+/// Claims that failed, by what could let them succeed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Retries {
+    failed: BTreeMap<Claimant, Failure>,
+    by_time: BTreeSet<(Time, Claimant)>,
+    by_change: BTreeSet<Claimant>,
+    /// By class: the room needed, and by whom.
+    by_room: BTreeMap<u32, BTreeSet<(u64, u32)>>,
+    /// The version of the pool at which those wait that need any change.
+    version: u64,
+    /// How much of the log of changed nodes was looked at.
+    nodes_seen: usize,
+    /// Projects whose accounts may entitle them to more than before.
+    pub(crate) to_reconsider: BTreeSet<u32>,
+    /// When time alone may let the take that was tried last succeed.
+    pub(crate) attempt: Option<Time>,
+}
+
+impl Retries {
+    /// When time alone may let a failed claim succeed.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    fn insert(&mut self, claimant: Claimant, failure: Failure) {
+        self.failed.insert(claimant, failure);
+        self.by_time.extend(failure.retry.map(|retry| (retry, claimant)));
+        match failure.needs {
+            Needs::OwnRoom => {}
+            Needs::Change => {
+                self.by_change.insert(claimant);
+            }
+            Needs::Room(room) => {
+                self.by_room.entry(claimant.1).or_default().insert((room, claimant.0));
+            }
+        }
+    }
+
+    fn remove(&mut self, claimant: Claimant) {
+        let Some(failure) = self.failed.remove(&claimant) else { return };
+        if let Some(retry) = failure.retry {
+            self.by_time.remove(&(retry, claimant));
+        }
+        match failure.needs {
+            Needs::OwnRoom => {}
+            Needs::Change => {
+                self.by_change.remove(&claimant);
+            }
+            Needs::Room(room) => {
+                if let Some(of_class) = self.by_room.get_mut(&claimant.1) {
+                    of_class.remove(&(room, claimant.0));
+                    if of_class.is_empty() {
+                        self.by_room.remove(&claimant.1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Classes of a project that failed for want of room.
+    fn for_want_of_room(&self, project: u32) -> impl Iterator<Item = u32> {
+        let failed = self.failed.range((project, 0)..=(project, u32::MAX));
+        failed.filter(|(_, failure)| failure.needs != Needs::Change).map(|((_, class), _)| *class)
+    }
+}
+
+impl Pool {
+    /// Remembers that a take found nothing.
+    pub(crate) fn take_failed(&mut self, slot: u32) {
+        let entry = self.entry(slot);
+        let (project, class) = (entry.project, entry.class);
+        let needs = self.needs(slot);
+        // Where all of its own work gives too little room, time alone changes nothing.
+        let retry = self.retries.attempt.filter(|_| needs == Needs::Change);
+        let failure = Failure { needs, retry };
+        self.close_claim(project, class, Claim::Failed);
+        self.retries.insert((project, class), failure);
+    }
+
+    /// What could let a claim succeed that failed just now.
+    fn needs(&self, slot: u32) -> Needs {
+        let (entry, class) = (self.entry(slot), self.class_of(slot));
+        let (shape, fit) = &self.shapes[class.shape as usize];
+        let ask = self.ask(entry.project, class);
+        let only_own = self.extras.is_empty() && !self.may_take_from_others(&ask);
+        // Whoever keeps off reservations may see more than is free to others.
+        let sees_all = shape.preemptible || self.reservations.is_empty();
+        if !only_own || !sees_all {
+            return Needs::Change;
+        }
+        let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
+        let victims = self.queues[entry.project as usize].victims.below(entry.workload.spec.priority);
+        for place in victims.flat_map(|victim| self.entry(victim).workload.places()) {
+            let Some(node) = self.node_slot(place.node).filter(|node| fit.domain_of(*node).is_some()) else {
+                continue;
+            };
+            nodes.entry(node).or_insert_with(|| self.node(node).decided.clone()).give(place);
+        }
+        let most: u64 =
+            nodes.iter().map(|(node, free)| u64::from(self.node(*node).copies(shape, free))).sum();
+        let missing = u64::from(class.min).saturating_sub(most);
+        match fit.most() < missing {
+            // With all of the room it needs free it has nothing to take, unless a limit makes it.
+            true if most == 0 && self.must_give(&ask) == 0 => Needs::OwnRoom,
+            true => Needs::Room(missing),
+            false => Needs::Change,
+        }
+    }
+
+    /// Closes the claim of a project's first workload of a class.
+    pub(crate) fn close_claim(&mut self, project: u32, class: u32, why: Claim) {
+        if let Some(first) = self.queues[project as usize].first_mut(class) {
+            first.claim = why;
+        }
+        self.classes[class as usize].open.remove(&project);
+        self.heads.taking.mark(project);
+    }
+
+    /// Opens a claim, whatever closed it.
+    pub(crate) fn open_claim(&mut self, project: u32, class: u32) {
+        self.retries.remove((project, class));
+        match self.queues[project as usize].first_mut(class) {
+            Some(first) => {
+                first.claim = Claim::Open;
+                self.classes[class as usize].open.insert(project, first.key);
+            }
+            None => {
+                self.classes[class as usize].open.remove(&project);
+            }
+        }
+        self.heads.taking.mark(project);
+    }
+
+    /// What closed the claim of a project's first workload of a class.
+    pub(crate) fn closed(&self, project: u32, class: u32) -> Option<Closed> {
+        let first = self.queues[project as usize].firsts().iter().find(|first| first.is_ready_of(class))?;
+        (first.claim != Claim::Open).then(|| Closed {
+            claim: first.claim,
+            failure: self.retries.failed.get(&(project, class)).copied(),
+        })
+    }
+
+    /// Closes a claim again as it was.
+    pub(crate) fn close_again(&mut self, project: u32, class: u32, closed: Closed) {
+        self.close_claim(project, class, closed.claim);
+        if let Some(failure) = closed.failure {
+            self.retries.insert((project, class), failure);
+        }
+    }
+
+    /// Opens all claims of a project.
+    pub(crate) fn reopen_project(&mut self, project: u32) {
+        let classes: Vec<u32> = self.queues[project as usize].counts().map(|(class, _)| class).collect();
+        for class in classes {
+            self.open_claim(project, class);
+        }
+        self.mark_head(project);
+    }
+
+    /// Opens all claims.
+    pub(crate) fn reopen_all(&mut self) {
+        self.retries.to_reconsider.clear();
+        for project in 0..self.queues.len() as u32 {
+            self.reopen_project(project);
+        }
+    }
+
+    fn closed_firsts(&self, project: u32) -> Vec<First> {
+        let firsts = self.queues[project as usize].firsts().iter();
+        firsts.filter(|first| first.claim != Claim::Open && !first.leaves).copied().collect()
+    }
+
+    /// Opens the claims of projects whose accounts entitle them to more than before.
+    pub(crate) fn reopen_entitled(&mut self) {
+        for project in std::mem::take(&mut self.retries.to_reconsider) {
+            for first in self.closed_firsts(project) {
+                let opens = match first.claim {
+                    Claim::Open => false,
+                    Claim::NotEntitled => self.could_take(project, &first),
+                    Claim::Failed => self.may_do_more(project, first.class),
+                };
+                if opens {
+                    self.open_claim(project, first.class);
+                }
+            }
+        }
+    }
+
+    /// Whether a claim that failed for want of room may now take from others too, or must give something now.
+    fn may_do_more(&self, project: u32, class: u32) -> bool {
+        let ask = self.ask(project, &self.classes[class as usize]);
+        let needs = self.retries.failed.get(&(project, class)).map(|failure| failure.needs);
+        match (needs, self.must_give(&ask)) {
+            (None | Some(Needs::Change), _) => false,
+            (_, 0) => self.may_take_from_others(&ask),
+            (needs, _) => needs == Some(Needs::OwnRoom),
+        }
+    }
+
+    /// Whether a take is worth trying: something of its own or of others might be taken.
+    pub(crate) fn could_take(&self, project: u32, first: &First) -> bool {
+        let class = &self.classes[first.class as usize];
+        if !class.possible {
+            return false;
+        }
+        let ask = self.ask(project, class);
+        // Those after it in the group have no higher priority, so they cannot take more.
+        let lowest = self.queues[project as usize].victims.lowest_priority();
+        let own = lowest.is_some_and(|lowest| lowest < first.key.0.0);
+        let must_give = self.must_give(&ask);
+        if self.barrier(&ask, must_give).is_some() {
+            return false;
+        }
+        if must_give > 0 {
+            return own;
+        }
+        own || !self.extras.is_empty() || self.may_take_from_others(&ask)
+    }
+
+    /// Opens failed claims that a change or the passing of time may let succeed.
+    pub(crate) fn retry_takes(&mut self, now: Time) {
+        let mut due: BTreeSet<Claimant> = BTreeSet::new();
+        due.extend(
+            self.retries.by_time.iter().take_while(|(at, _)| *at <= now).map(|(_, claimant)| *claimant),
+        );
+        if self.retries.version != self.version {
+            self.retries.version = self.version;
+            due.extend(&self.retries.by_change);
+        }
+        self.with_room_beside_own(&mut due);
+        let classes: Vec<u32> = self.retries.by_room.keys().copied().collect();
+        for class in classes {
+            self.class_fits(class);
+            let most = self.shapes[self.classes[class as usize].shape as usize].1.most();
+            let of_class = self.retries.by_room[&class].iter();
+            due.extend(of_class.take_while(|(room, _)| *room <= most).map(|(_, project)| (*project, class)));
+        }
+        for (project, class) in due {
+            self.open_claim(project, class);
+        }
+    }
+
+    /// Claims that failed for want of room and may have it now, on a node that changed, beside work of their own project.
+    fn with_room_beside_own(&mut self, due: &mut BTreeSet<Claimant>) {
+        let seen = std::mem::replace(&mut self.retries.nodes_seen, self.log.end());
+        let Some(changed) = self.log.since(seen) else {
+            due.extend(self.retries.failed.keys());
+            return;
+        };
+        let changed: BTreeSet<u32> = changed.iter().copied().collect();
+        for slot in changed {
+            let Some(node) = self.nodes[slot as usize].as_ref().filter(|node| node.ready) else { continue };
+            let tasks: BTreeSet<u32> = node.tasks.iter().copied().collect();
+            let projects: BTreeSet<u32> = tasks.iter().map(|task| self.entry(*task).project).collect();
+            for project in projects {
+                for class_id in self.retries.for_want_of_room(project) {
+                    let class = &self.classes[class_id as usize];
+                    let (shape, fit) = &self.shapes[class.shape as usize];
+                    let queue = &self.queues[project as usize];
+                    let first = queue.firsts().iter().find(|first| first.is_ready_of(class_id));
+                    let Some(first) = first.filter(|_| fit.domain_of(slot).is_some()) else { continue };
+                    let mut free = node.decided.clone();
+                    for task in &tasks {
+                        let entry = self.entry(*task);
+                        if entry.project == project && entry.workload.spec.priority < first.key.0.0 {
+                            let here = |place: &&Place| place.node == node.id;
+                            entry.workload.places().filter(here).for_each(|place| free.give(place));
+                        }
+                    }
+                    if node.copies(shape, &free) > 0 {
+                        due.insert((project, class_id));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why a claim is closed, so that it can be closed again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    claim: Claim,
+    failure: Option<Failure>,
+}
