@@ -228,10 +228,11 @@ impl Fit {
     fn update(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32, mix: &Mix) {
         let at = slot as usize;
         let Some(node) = nodes[at].as_ref().filter(|_| self.domain[at] != NO_DOMAIN) else { return };
-        if self.seen[at] == node.version {
+        let version = if self.view == View::Free { node.version } else { node.takeable_version };
+        if self.seen[at] == version {
             return;
         }
-        self.seen[at] = node.version;
+        self.seen[at] = version;
         let keeps_off = !shape.preemptible && self.view == View::Free && !node.reserved.is_empty();
         let copies = match (node.ready, keeps_off) {
             (false, _) => 0,

@@ -30,6 +30,7 @@ impl Pool {
         if let Some(known) = self.nodes[slot as usize].take() {
             self.count_capacity(&known, Sign::Minus);
             fresh.version = known.version + 1;
+            fresh.takeable_version = known.takeable_version + 1;
             // A node changes size only while nothing is placed on it, so what is placed fits as it did.
             if known.devices == fresh.devices && known.cpu == fresh.cpu && known.memory == fresh.memory {
                 fresh.keep_places_of(known);
@@ -93,6 +94,7 @@ impl Pool {
         }
         self.mix.on_nodes_changed();
         self.log.push(slot, self.nodes.len());
+        self.takeable_log.push(slot, self.nodes.len());
         self.demand_stale = true;
         self.shares_stale = true;
         self.version += 1;

@@ -88,8 +88,10 @@ pub(crate) struct NodeSlot {
     pub(crate) tasks: Vec<u32>,
     /// Places that are occupied here, also those that take nothing.
     pub(crate) occupants: u32,
-    /// Grows with every change, so that an index can see whether it is behind.
+    /// Grows with every change of what is free, so that an index can see whether it is behind.
     pub(crate) version: u32,
+    /// Grows with every change of what could be taken, which changes of what is free are too.
+    pub(crate) takeable_version: u32,
 }
 
 impl NodeSlot {
@@ -109,6 +111,7 @@ impl NodeSlot {
             tasks: Vec::new(),
             occupants: 0,
             version: 1,
+            takeable_version: 1,
         }
     }
 

@@ -66,7 +66,10 @@ pub(crate) struct Pool {
     pub(crate) policy: Policy,
     pub(crate) nodes: Vec<Option<NodeSlot>>,
     pub(crate) node_slots: IdMap<NodeId, u32>,
+    /// Nodes on which what is free changed.
     pub(crate) log: ChangeLog,
+    /// Nodes on which what could be taken changed.
+    pub(crate) takeable_log: ChangeLog,
     pub(crate) tree: Tree,
     /// By position in the tree; departments have an empty one.
     pub(crate) queues: Vec<ProjectQueue>,
@@ -133,6 +136,7 @@ impl Pool {
             nodes: Vec::new(),
             node_slots: IdMap::default(),
             log: ChangeLog::default(),
+            takeable_log: ChangeLog::default(),
             queues: vec![ProjectQueue::default(); tree.nodes.len()],
             tree,
             entries: Vec::new(),
@@ -513,7 +517,7 @@ impl Pool {
             for slot in slots {
                 let entry = self.entries[slot as usize].take().expect("a victim is known");
                 for place in entry.workload.base_places() {
-                    self.touch(place.node);
+                    self.touch_takeable(place.node);
                     self.project_takeable(place, above_views(before), Sign::Minus);
                     self.project_takeable(place, above_views(above), Sign::Plus);
                 }
@@ -608,12 +612,20 @@ impl Pool {
         }
     }
 
-    /// Notes that a node changes.
+    /// Notes that what is free on a node changes.
     fn touch(&mut self, id: NodeId) -> u32 {
-        let slot = self.node_slots[&id];
+        let slot = self.touch_takeable(id);
         self.log.push(slot, self.nodes.len());
+        self.nodes[slot as usize].as_mut().expect("was just touched").version += 1;
+        slot
+    }
+
+    /// Notes that what could be taken on a node changes.
+    fn touch_takeable(&mut self, id: NodeId) -> u32 {
+        let slot = self.node_slots[&id];
+        self.takeable_log.push(slot, self.nodes.len());
         let node = self.nodes[slot as usize].as_mut().expect("a node in the map is there");
-        node.version += 1;
+        node.takeable_version += 1;
         slot
     }
 

@@ -87,6 +87,13 @@ impl Pool {
         let free = |node: &NodeSlot| {
             if shape.preemptible { node.decided.clone() } else { node.unreserved_of(&node.decided, slot) }
         };
+        let own = self.entry(slot).workload.reserved_places().iter();
+        let own: BTreeSet<u32> = own.filter_map(|place| self.node_slot(place.node)).collect();
+        let beside =
+            own.iter().map(|at| u64::from(self.node(*at).copies(shape, &free(self.node(*at))))).sum::<u64>();
+        if fit.most() + beside < u64::from(class.min) {
+            return None;
+        }
         let mut domains: BTreeMap<u32, (u64, Vec<(NodeId, u32)>)> = BTreeMap::new();
         for (at, node) in self.nodes.iter().enumerate() {
             let (Some(node), Some(domain)) = (node, fit.domain_of(at as u32)) else { continue };

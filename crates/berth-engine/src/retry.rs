@@ -117,18 +117,21 @@ impl Pool {
         let (shape, fit) = &self.shapes[class.shape as usize];
         let ask = self.ask(entry.project, class);
         let only_own = self.extras.is_empty() && !self.may_take_from_others(&ask);
-        // Whoever keeps off reservations may see more than is free to others.
-        let sees_all = shape.preemptible || self.reservations.is_empty();
-        if !only_own || !sees_all {
+        if !only_own {
             return Needs::Change;
         }
         let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
+        let usable = |place: &Place| self.node_slot(place.node).filter(|at| fit.domain_of(*at).is_some());
+        let decided = |at: u32| self.node(at).decided.clone();
+        // What is reserved for the claimant is free to nobody else, so it is not among what is free.
+        for at in entry.workload.reserved_places().iter().filter_map(usable) {
+            nodes.entry(at).or_insert_with(|| decided(at));
+        }
         let victims = self.queues[entry.project as usize].victims.below(entry.workload.spec.priority);
         for place in victims.flat_map(|victim| self.entry(victim).workload.places()) {
-            let Some(node) = self.node_slot(place.node).filter(|node| fit.domain_of(*node).is_some()) else {
-                continue;
-            };
-            nodes.entry(node).or_insert_with(|| self.node(node).decided.clone()).give(place);
+            if let Some(at) = usable(place) {
+                nodes.entry(at).or_insert_with(|| decided(at)).give(place);
+            }
         }
         let most: u64 =
             nodes.iter().map(|(node, free)| u64::from(self.node(*node).copies(shape, free))).sum();
@@ -285,7 +288,9 @@ impl Pool {
         for slot in changed {
             let Some(node) = self.nodes[slot as usize].as_ref().filter(|node| node.ready) else { continue };
             let tasks: BTreeSet<u32> = node.tasks.iter().copied().collect();
-            let projects: BTreeSet<u32> = tasks.iter().map(|task| self.entry(*task).project).collect();
+            let reserved = node.reserved.iter().map(|(owner, _)| owner);
+            let projects: BTreeSet<u32> =
+                tasks.iter().chain(reserved).map(|slot| self.entry(*slot).project).collect();
             for project in projects {
                 for class_id in self.retries.for_want_of_room(project) {
                     let class = &self.classes[class_id as usize];

@@ -170,7 +170,7 @@ impl Pool {
         let shape = &self.shapes[shape_id as usize].0;
         let fit = self.taking_fits[shape_id as usize][at]
             .get_or_insert_with(|| Box::new(Fit::new(view, shape, &self.nodes)));
-        fit.sync(shape, &self.nodes, &self.log, &self.mix);
+        fit.sync(shape, &self.nodes, &self.takeable_log, &self.mix);
     }
 
     /// Where a shape would fit if everything were taken that might be; up to date when a claim is made.
@@ -186,13 +186,13 @@ impl Pool {
         for line in way.lines {
             let (line, last) = (*line, Some(line) == way.lines.last());
             let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
+            let by_order = trial.by_order(units, MANY);
+            if by_order == Ok(true) {
+                return self.finish(slot, trial, rule);
+            }
             let many = units.get(MANY).is_some();
-            let order = if many { &mut units.first(MANY) } else { &mut *units };
-            match trial.by_order(order) {
-                Ok(true) => return self.finish(slot, trial, rule),
-                Ok(false) => {}
-                Err(no_shape) if !many => return Err(no_shape),
-                Err(_) => {}
+            if !many {
+                by_order?;
             }
             trial.clear();
             if many {

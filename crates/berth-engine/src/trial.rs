@@ -169,12 +169,12 @@ impl<'a> Trial<'a> {
         self.reset();
     }
 
-    /// Takes victims in order until there is room. False when there is room but budgets forbid the set; an error
-    /// when even everything makes no room.
-    pub(crate) fn by_order(&mut self, units: &mut Units<'a>) -> Result<bool, Verdict> {
+    /// Takes victims in order until there is room, at most so many. False when there is room but budgets forbid the
+    /// set; an error when even all of them make no room.
+    pub(crate) fn by_order(&mut self, units: &mut Units<'a>, most: usize) -> Result<bool, Verdict> {
         let mut next = 0;
         while !self.suffices() {
-            let Some(unit) = units.get(next) else {
+            let Some(unit) = (next < most).then(|| units.get(next)).flatten() else {
                 let most = self.room.values().copied().max().unwrap_or(0).max(self.fit.most());
                 return Err(match most >= self.min {
                     true => Verdict::NotEntitled,

@@ -70,22 +70,6 @@ impl<'a> Units<'a> {
         &self.found
     }
 
-    /// Only the first of them.
-    pub(crate) fn first(&mut self, count: usize) -> Self {
-        self.get(count);
-        let found = self.found[..count.min(self.found.len())].to_vec();
-        Self {
-            pool: self.pool,
-            now: self.now,
-            found,
-            borrowers: None,
-            own: None,
-            claimant: self.claimant,
-            current: None,
-            retry: None,
-        }
-    }
-
     /// Whether a workload is among them, wherever it stands in the order.
     pub(crate) fn contains(&mut self, victim: u32, ledger: &mut Ledger, own: Option<(u32, i32)>) -> bool {
         let entry = self.pool.entry(victim);
