@@ -60,12 +60,8 @@ impl Pool {
         let domain = home.and_then(|node| fit.domain_of(node))?;
         fit.best_first().filter(|node| fit.domain_of(*node) == Some(domain)).find_map(|at| {
             let node = self.node(at);
-            let mut free = if shape.preemptible { node.decided.clone() } else { node.unreserved() };
-            for (device, occupied) in free.devices.iter_mut().zip(&node.occupied.devices) {
-                *device = (*device).min(*occupied);
-            }
-            free.cpu = free.cpu.min(node.occupied.cpu);
-            free.memory = free.memory.min(node.occupied.memory);
+            let free = if shape.preemptible { node.decided.clone() } else { node.unreserved() };
+            let mut free = free.and(&node.occupied);
             for place in chosen.iter().filter(|place| place.node == node.id) {
                 free.take(place);
             }

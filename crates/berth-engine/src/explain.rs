@@ -126,12 +126,7 @@ impl Pool {
             }
             for task in tasks {
                 for place in self.entry(task).workload.places().filter(|place| place.node == node.id) {
-                    for taken in &place.devices {
-                        let device = &mut free.devices[taken.device as usize];
-                        *device = (*device + taken.share.millionths()).min(crate::node::WHOLE);
-                    }
-                    free.cpu += place.cpu.0;
-                    free.memory += place.memory.0;
+                    free.restore(place);
                 }
                 ended.push(task);
                 let now = node.copies(shape, &free);

@@ -169,7 +169,11 @@ impl Fit {
         }
         self.seen[at] = 0;
         self.domain[at] = NO_DOMAIN;
-        let Some(node) = nodes[at].as_ref().filter(|node| shape.selects(&node.labels)) else { return };
+        let Some(node) =
+            nodes[at].as_ref().filter(|node| shape.selects(&node.labels) && node.has_devices_for(shape))
+        else {
+            return;
+        };
         let domain = match &shape.level {
             None => 0,
             Some(TopologyLevel::Node) => slot,
@@ -247,7 +251,7 @@ impl Fit {
             self.score[at] = match self.view {
                 View::Free => score::score(node, shape, mix),
                 // Where the most is free, the least must be taken.
-                _ => -(node.decided.devices.iter().map(|free| i64::from(*free)).sum::<i64>()),
+                _ => -(node.decided.gpus() as i64),
             };
             self.ordered.insert((self.score[at], node.id.0, slot));
             self.free.change(self.domain[at], 0, copies);

@@ -70,8 +70,7 @@ impl Pool {
     fn count_capacity(&mut self, node: &NodeSlot, sign: Sign) {
         self.capacity = sign.apply(self.capacity, node.capacity());
         if node.ready {
-            let free: u64 = node.decided.devices.iter().map(|free| u64::from(*free)).sum();
-            self.free_gpus = sign.apply(self.free_gpus, free);
+            self.free_gpus = sign.apply(self.free_gpus, node.decided.gpus());
         }
     }
 

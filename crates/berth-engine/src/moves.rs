@@ -92,7 +92,7 @@ impl Pool {
             if fit.domain_of(at as u32).is_none() || !node.reserved.is_empty() {
                 continue;
             }
-            let free: u64 = node.decided.devices.iter().map(|free| u64::from(*free)).sum();
+            let free = node.decided.gpus();
             // A node that gives nothing of its own only shifts the lack elsewhere.
             if free > 0 && node.copies(shape, &node.empty()) > 0 {
                 nodes.push((u64::MAX - free, node.id.0, at as u32));
@@ -200,7 +200,7 @@ impl Pool {
                 continue;
             }
             let free = trial.get(&at).unwrap_or(&node.decided);
-            let left: u64 = free.devices.iter().map(|free| u64::from(*free)).sum();
+            let left = free.gpus();
             if left > 0
                 && node.copies(shape, free) > 0
                 && best.is_none_or(|(least, id, _)| (left, node.id.0) < (least, id))

@@ -11,15 +11,42 @@ pub(crate) const WHOLE: u32 = Gpus::SCALE as u32;
 #[derive(Clone, Debug)]
 pub(crate) struct Free {
     /// Free millionths by device.
-    pub(crate) devices: Vec<u32>,
+    devices: Vec<u32>,
+    /// Free millionths of all devices.
+    sum: u32,
+    /// Devices that are all free.
+    whole: u32,
     pub(crate) cpu: u64,
     pub(crate) memory: u64,
 }
 
 impl Free {
+    /// All of so many devices, CPU and memory.
+    fn all(devices: usize, cpu: u64, memory: u64) -> Self {
+        let count = devices as u32;
+        Self { devices: vec![WHOLE; devices], sum: count * WHOLE, whole: count, cpu, memory }
+    }
+
+    /// Free millionths by device.
+    pub(crate) fn devices(&self) -> &[u32] {
+        &self.devices
+    }
+
+    /// Free millionths of all devices.
+    pub(crate) fn gpus(&self) -> u64 {
+        u64::from(self.sum)
+    }
+
+    fn set(&mut self, device: usize, free: u32) {
+        let before = std::mem::replace(&mut self.devices[device], free);
+        self.sum = self.sum - before + free;
+        self.whole = self.whole - u32::from(before == WHOLE) + u32::from(free == WHOLE);
+    }
+
     pub(crate) fn give(&mut self, place: &Place) {
         for taken in &place.devices {
-            self.devices[taken.device as usize] += taken.share.millionths();
+            let device = taken.device as usize;
+            self.set(device, self.devices[device] + taken.share.millionths());
         }
         self.cpu += place.cpu.0;
         self.memory += place.memory.0;
@@ -27,7 +54,8 @@ impl Free {
 
     pub(crate) fn take(&mut self, place: &Place) {
         for taken in &place.devices {
-            self.devices[taken.device as usize] -= taken.share.millionths();
+            let device = taken.device as usize;
+            self.set(device, self.devices[device] - taken.share.millionths());
         }
         self.cpu -= place.cpu.0;
         self.memory -= place.memory.0;
@@ -36,11 +64,31 @@ impl Free {
     /// Takes as much of a place as there is.
     fn withhold(&mut self, place: &Place) {
         for taken in &place.devices {
-            let device = &mut self.devices[taken.device as usize];
-            *device = device.saturating_sub(taken.share.millionths());
+            let device = taken.device as usize;
+            self.set(device, self.devices[device].saturating_sub(taken.share.millionths()));
         }
         self.cpu = self.cpu.saturating_sub(place.cpu.0);
         self.memory = self.memory.saturating_sub(place.memory.0);
+    }
+
+    /// Gives a place back, of which parts may be free already.
+    pub(crate) fn restore(&mut self, place: &Place) {
+        for taken in &place.devices {
+            let device = taken.device as usize;
+            self.set(device, (self.devices[device] + taken.share.millionths()).min(WHOLE));
+        }
+        self.cpu += place.cpu.0;
+        self.memory += place.memory.0;
+    }
+
+    /// What is free here and there.
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        for device in 0..self.devices.len() {
+            self.set(device, self.devices[device].min(other.devices[device]));
+        }
+        self.cpu = self.cpu.min(other.cpu);
+        self.memory = self.memory.min(other.memory);
+        self
     }
 
     /// Whether a place is free here.
@@ -73,6 +121,8 @@ pub(crate) struct NodeSlot {
     pub(crate) id: NodeId,
     pub(crate) ready: bool,
     pub(crate) devices: Vec<Device>,
+    /// Whether all devices are of one model and size.
+    alike: bool,
     pub(crate) cpu: Cpu,
     pub(crate) memory: Bytes,
     pub(crate) labels: BTreeMap<Name, Name>,
@@ -96,10 +146,14 @@ pub(crate) struct NodeSlot {
 
 impl NodeSlot {
     pub(crate) fn new(node: &Node) -> Self {
-        let free = Free { devices: vec![WHOLE; node.devices.len()], cpu: node.cpu.0, memory: node.memory.0 };
+        let free = Free::all(node.devices.len(), node.cpu.0, node.memory.0);
         Self {
             id: node.id,
             ready: node.condition == NodeCondition::Ready,
+            alike: node
+                .devices
+                .windows(2)
+                .all(|pair| (&pair[0].model, pair[0].memory) == (&pair[1].model, pair[1].memory)),
             devices: node.devices.clone(),
             cpu: node.cpu,
             memory: node.memory,
@@ -153,7 +207,7 @@ impl NodeSlot {
 
     /// What is free of an empty node.
     pub(crate) fn empty(&self) -> Free {
-        Free { devices: vec![WHOLE; self.devices.len()], cpu: self.cpu.0, memory: self.memory.0 }
+        Free::all(self.devices.len(), self.cpu.0, self.memory.0)
     }
 
     /// What work that must not touch reservations may use.
@@ -172,12 +226,12 @@ impl NodeSlot {
 
     /// How many tasks of a shape fit into this node when it is empty.
     pub(crate) fn copies_when_empty(&self, shape: &Shape) -> u32 {
-        if shape.whole {
-            let accepted = self.devices.iter().filter(|device| shape.accepts(device)).count() as u32;
-            let bound = shape.bound(self.cpu.0, self.memory.0);
-            return bound.min(accepted / u32::from(shape.request.gpu.devices()));
-        }
         self.copies(shape, &self.empty())
+    }
+
+    /// Whether a shape could use any device of this node, or needs none.
+    pub(crate) fn has_devices_for(&self, shape: &Shape) -> bool {
+        shape.request.gpu.devices() == 0 || self.devices.iter().any(|device| shape.share_on(device).is_some())
     }
 
     /// How many tasks of a shape fit into `free` of this node; exact.
@@ -186,6 +240,9 @@ impl NodeSlot {
         let wanted = u32::from(shape.request.gpu.devices());
         if wanted == 0 || bound == 0 {
             return bound;
+        }
+        if self.alike {
+            return bound.min(self.copies_on_alike(shape, free, wanted));
         }
         if shape.whole {
             let accepted = self.devices.iter().zip(&free.devices);
@@ -200,15 +257,29 @@ impl NodeSlot {
         if wanted == 1 {
             return bound.min(each.sum());
         }
-        // The largest number of copies that can each be given distinct devices.
-        let each: Vec<u32> = each.collect();
-        let enough = |copies: u32| each.iter().map(|fit| (*fit).min(copies)).sum::<u32>() >= wanted * copies;
-        let (mut low, mut high) = (0, bound.min(each.iter().sum::<u32>() / wanted));
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            if enough(middle) { low = middle } else { high = middle - 1 }
+        copies_on_distinct(&each.collect::<Vec<u32>>(), wanted, bound)
+    }
+
+    /// The same for devices that are all alike, where looking at one is enough to know what each gives.
+    fn copies_on_alike(&self, shape: &Shape, free: &Free, wanted: u32) -> u32 {
+        let most = if shape.whole { free.whole } else { free.sum };
+        if most == 0 {
+            return 0;
         }
-        low
+        let Some(share) = self.devices.first().and_then(|device| shape.share_on(device)) else { return 0 };
+        let share = share.millionths();
+        if shape.whole {
+            return free.whole / wanted;
+        }
+        if free.sum < share {
+            return 0;
+        }
+        let partly = free.devices.iter().filter(|free| (share..WHOLE).contains(free));
+        if wanted == 1 {
+            return free.whole * (WHOLE / share) + partly.map(|free| free / share).sum::<u32>();
+        }
+        let each: Vec<u32> = free.devices.iter().map(|free| free / share).collect();
+        copies_on_distinct(&each, wanted, u32::MAX)
     }
 
     /// The devices one task of a shape would take of `free`, without building a place: the tightest, or the first.
@@ -272,6 +343,22 @@ impl NodeSlot {
         if self.ready {
             return self.devices.len() as u64 * Gpus::SCALE;
         }
-        self.decided.devices.iter().map(|free| u64::from(WHOLE - free)).sum()
+        self.decided_gpus()
     }
+
+    /// Millionths of its devices that are decided.
+    pub(crate) fn decided_gpus(&self) -> u64 {
+        self.devices.len() as u64 * Gpus::SCALE - self.decided.gpus()
+    }
+}
+
+/// The largest number of copies, up to a bound, that can each be given so many distinct devices.
+fn copies_on_distinct(each: &[u32], wanted: u32, bound: u32) -> u32 {
+    let enough = |copies: u32| each.iter().map(|fit| (*fit).min(copies)).sum::<u32>() >= wanted * copies;
+    let (mut low, mut high) = (0, bound.min(each.iter().sum::<u32>() / wanted));
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if enough(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
 }

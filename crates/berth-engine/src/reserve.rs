@@ -256,8 +256,7 @@ impl Pool {
             if copies == 0 {
                 continue;
             }
-            let in_use: u64 =
-                node.decided.devices.iter().map(|free| u64::from(crate::node::WHOLE - free)).sum();
+            let in_use = node.decided_gpus();
             domains.entry(domain).or_default().push((in_use, node.id.0, at as u32));
         }
         let mut best: Option<(u64, u64, Vec<u32>)> = None;

@@ -13,15 +13,15 @@ pub(crate) fn score(node: &NodeSlot, shape: &Shape, mix: &Mix) -> i64 {
     let free = &node.decided;
     let blocked = node.copies(shape, &node.occupied) == 0;
     let mut after = [0u32; berth_types::Node::DEVICES_MAX];
-    let after = &mut after[..free.devices.len()];
-    after.copy_from_slice(&free.devices);
+    let after = &mut after[..free.devices().len()];
+    after.copy_from_slice(free.devices());
     let mut pressure = 0;
     for (device, share) in node.pick(shape, free) {
         after[device] -= share;
         pressure += mix.pressure(&node.devices[device].model) * i64::from(share);
     }
     let cpu = free.cpu.saturating_sub(shape.request.cpu.0);
-    let growth = mix.stranded(after, cpu) - mix.stranded(&free.devices, free.cpu);
+    let growth = mix.stranded(after, cpu) - mix.stranded(free.devices(), free.cpu);
     let cost = growth + pressure * PRESSURE_HALVES / 2 / 1000;
     let left: u64 = after.iter().map(|free| u64::from(*free)).sum();
     let gpu_left = left / 1000 / (node.devices.len() as u64).max(1);

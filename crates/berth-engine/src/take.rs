@@ -182,11 +182,12 @@ impl Pool {
     fn search<'a>(&'a self, slot: u32, ask: Ask, way: Way, units: &mut Units<'a>) -> Result<Taking, Verdict> {
         let must_give = self.must_give(&ask);
         let rule = way.rule;
+        let fit = self.taking_fit(self.class_of(slot).shape, way.view());
         let mut verdict = Verdict::NotEntitled;
         for line in way.lines {
             let (line, last) = (*line, Some(line) == way.lines.last());
             let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
-            let by_order = trial.by_order(units, MANY);
+            let by_order = trial.by_order(units, fit, MANY);
             if by_order == Ok(true) {
                 return self.finish(slot, trial, rule);
             }
@@ -196,7 +197,7 @@ impl Pool {
             }
             trial.clear();
             if many {
-                if trial.by_best_nodes(self.taking_fit(self.class_of(slot).shape, way.view()), units) {
+                if trial.by_best_nodes(fit, units) {
                     return self.finish(slot, trial, rule);
                 }
             } else if trial.by_node(units) {

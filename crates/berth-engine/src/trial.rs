@@ -169,9 +169,32 @@ impl<'a> Trial<'a> {
         self.reset();
     }
 
-    /// Takes victims in order until there is room, at most so many. False when there is room but budgets forbid the
-    /// set; an error when even all of them make no room.
-    pub(crate) fn by_order(&mut self, units: &mut Units<'a>, most: usize) -> Result<bool, Verdict> {
+    /// Whether victims are needed for more than the room they make, wherever they run.
+    fn takes_anywhere(&self) -> bool {
+        self.must_give > 0 || self.must_take > 0 || !self.tight.is_empty()
+    }
+
+    /// Whether a victim is on a node that may have room when everything is gone that might be taken: `fit` says where
+    /// others alone could make it, and own work could help anywhere.
+    fn is_useful(&self, unit: Unit, fit: &Fit, own: bool) -> bool {
+        let is_own = |slot: u32| self.pool.entry(slot).project == self.project;
+        let on_useful_node = |place: &Place| {
+            self.pool.node_slot(place.node).is_some_and(|at| {
+                fit.copies_on(at) > 0 || own && self.pool.node(at).tasks.iter().any(|task| is_own(*task))
+            })
+        };
+        is_own(unit.slot) || self.pool.entry(unit.slot).workload.places().any(on_useful_node)
+    }
+
+    /// Takes victims in order until there is room, looking at so many at most and leaving out those that could not make
+    /// any. False when there is room but budgets forbid the set; an error when even all of them make no room.
+    pub(crate) fn by_order(
+        &mut self,
+        units: &mut Units<'a>,
+        fit: &Fit,
+        most: usize,
+    ) -> Result<bool, Verdict> {
+        let (anywhere, own) = (self.takes_anywhere(), units.claimant().is_some());
         let mut next = 0;
         while !self.suffices() {
             let Some(unit) = (next < most).then(|| units.get(next)).flatten() else {
@@ -181,7 +204,9 @@ impl<'a> Trial<'a> {
                     false => Verdict::NoShape { most, needed: self.min },
                 });
             };
-            self.take(unit);
+            if anywhere || self.is_useful(unit, fit, own) {
+                self.take(unit);
+            }
             next += 1;
         }
         self.leave_out_unneeded();
@@ -370,7 +395,24 @@ impl<'a> Trial<'a> {
     pub(crate) fn by_every_set(&mut self, units: &mut Units<'a>, steps: u32) -> Option<bool> {
         let units: Vec<Unit> = units.all().to_vec();
         let mut steps = steps;
-        self.every_set_from(&units, &mut steps)
+        if self.min > 1 || self.takes_anywhere() {
+            return self.every_set_from(&units, &mut steps);
+        }
+        // One task needs room on one node, so only who runs there can matter together.
+        let mut by_node: BTreeMap<NodeId, Vec<Unit>> = BTreeMap::new();
+        for unit in units {
+            let nodes: BTreeSet<NodeId> =
+                self.places_of(unit).as_slice().iter().map(|place| place.node).collect();
+            for node in nodes {
+                by_node.entry(node).or_default().push(unit);
+            }
+        }
+        for units in by_node.values() {
+            if self.every_set_from(units, &mut steps)? {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
 
     fn every_set_from(&mut self, units: &[Unit], steps: &mut u32) -> Option<bool> {
