@@ -292,6 +292,11 @@ impl Fit {
         &self.free
     }
 
+    /// How many nodes have room.
+    pub(crate) fn nodes_with_room(&self) -> usize {
+        self.ordered.len()
+    }
+
     /// Nodes with room, best first.
     pub(crate) fn best_first(&self) -> impl Iterator<Item = u32> {
         self.ordered.iter().map(|(_, _, slot)| *slot)

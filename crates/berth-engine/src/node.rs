@@ -236,8 +236,13 @@ impl NodeSlot {
 
     /// How many tasks of a shape fit into `free` of this node; exact.
     pub(crate) fn copies(&self, shape: &Shape, free: &Free) -> u32 {
-        let bound = shape.bound(free.cpu, free.memory);
         let wanted = u32::from(shape.request.gpu.devices());
+        // Most nodes have nothing free, and that is seen at once.
+        let nothing = if shape.whole { free.whole < wanted } else { wanted > 0 && free.sum == 0 };
+        if nothing {
+            return 0;
+        }
+        let bound = shape.bound(free.cpu, free.memory);
         if wanted == 0 || bound == 0 {
             return bound;
         }
@@ -262,10 +267,6 @@ impl NodeSlot {
 
     /// The same for devices that are all alike, where looking at one is enough to know what each gives.
     fn copies_on_alike(&self, shape: &Shape, free: &Free, wanted: u32) -> u32 {
-        let most = if shape.whole { free.whole } else { free.sum };
-        if most == 0 {
-            return 0;
-        }
         let Some(share) = self.devices.first().and_then(|device| shape.share_on(device)) else { return 0 };
         let share = share.millionths();
         if shape.whole {

@@ -256,10 +256,14 @@ impl Pool {
                 }
                 _ => {}
             }
-            // Whether it must take matters only where it would be first to.
+            // Whether it must take matters only where it is first to, or would be.
             for (project, key) in &class.open {
                 let first = self.heads.taking.at(*project);
-                if first.is_none_or(|first| (key.0, key.1, key.2) <= first.in_queue()) {
+                let matters = match (fits, first.map(|first| first.in_queue().cmp(&(key.0, key.1, key.2)))) {
+                    (true, order) => order == Some(Ordering::Equal),
+                    (false, order) => order != Some(Ordering::Less),
+                };
+                if matters {
                     self.heads.taking.mark(*project);
                 }
             }

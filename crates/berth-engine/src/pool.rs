@@ -449,6 +449,8 @@ impl Pool {
                 self.project_takeable(place, views, sign);
             }
             let gpus: Gpus = workload.base_places().map(Place::gpus).sum();
+            let mut nodes = workload.places().map(|place| place.node);
+            let node = nodes.next().filter(|first| nodes.all(|node| node == *first));
             let victim = VictimEntry {
                 group: VictimGroup {
                     priority: workload.spec.priority,
@@ -459,6 +461,7 @@ impl Pool {
                 started: since,
                 id: workload.id,
                 slot,
+                node: node.and_then(|node| self.node_slot(node)),
             };
             let victims = &mut self.queues[entry.project as usize].victims;
             match sign {

@@ -24,8 +24,8 @@ pub(crate) struct VictimGroup {
     pub(crate) checkpoints: bool,
 }
 
-/// Latest checkpoint or start first, then latest start, then id.
-type VictimKey = (Reverse<Time>, Reverse<Time>, WorkloadId, u32);
+/// Latest checkpoint or start first, then latest start, then id. The slot comes along, and the node if it is one.
+type VictimKey = (Reverse<Time>, Reverse<Time>, WorkloadId, u32, Option<u32>);
 
 /// What the order of victims needs to know of one.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +35,24 @@ pub(crate) struct VictimEntry {
     pub(crate) started: Time,
     pub(crate) id: WorkloadId,
     pub(crate) slot: u32,
+    /// The node all of it is on, if it is one.
+    pub(crate) node: Option<u32>,
 }
 
 impl VictimEntry {
     fn key(&self) -> VictimKey {
-        (Reverse(self.saved), Reverse(self.started), self.id, self.slot)
+        (Reverse(self.saved), Reverse(self.started), self.id, self.slot, self.node)
     }
+}
+
+/// The next victim of a project.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    pub(crate) slot: u32,
+    pub(crate) priority: i32,
+    pub(crate) started: Time,
+    /// The node all of it is on, if it is one.
+    pub(crate) node: Option<u32>,
 }
 
 impl Victims {
@@ -63,13 +75,13 @@ impl Victims {
 
     /// All of them, in no order that matters.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.groups.values().flatten().map(|(_, _, _, slot)| *slot)
+        self.groups.values().flatten().map(|(_, _, _, slot, _)| *slot)
     }
 
     /// Those below a priority, in no order that matters.
     pub(crate) fn below(&self, priority: i32) -> impl Iterator<Item = u32> {
         let below = self.groups.iter().take_while(move |(group, _)| group.priority < priority);
-        below.flat_map(|(_, members)| members).map(|(_, _, _, slot)| *slot)
+        below.flat_map(|(_, members)| members).map(|(_, _, _, slot, _)| *slot)
     }
 
     /// The lowest priority that could be taken.
@@ -82,7 +94,7 @@ impl Victims {
         self.groups.keys().map(|group| group.gpus)
     }
 
-    /// Slots of victims up to a size, in the order they are taken: lower priority, least work lost, later start, id.
+    /// Victims up to a size, in the order they are taken: lower priority, least work lost, later start, id.
     pub(crate) fn in_order(&self, now: Time, cap: Span, largest: u64) -> VictimOrder<'_> {
         let runs = self
             .groups
@@ -97,7 +109,7 @@ impl Victims {
 struct VictimRun<'a> {
     group: VictimGroup,
     members: std::collections::btree_set::Iter<'a, VictimKey>,
-    head: Option<(VictimRank, u32)>,
+    head: Option<(VictimRank, Victim)>,
 }
 
 /// Priority, work lost, later start, id.
@@ -111,21 +123,27 @@ pub(crate) struct VictimOrder<'a> {
 }
 
 impl Iterator for VictimOrder<'_> {
-    type Item = u32;
-    fn next(&mut self) -> Option<u32> {
+    type Item = Victim;
+    fn next(&mut self) -> Option<Victim> {
         let (now, cap) = (self.now, self.cap);
         for run in &mut self.runs {
             if run.head.is_none() {
-                run.head = run.members.next().map(|(saved, started, id, slot)| {
+                run.head = run.members.next().map(|(saved, started, id, slot, node)| {
                     let span = now.since(saved.0);
                     let span = if run.group.checkpoints { span } else { span.min(cap) };
                     let lost = u128::from(run.group.gpus) * u128::from(span.0);
-                    ((run.group.priority, lost, *started, *id), *slot)
+                    let priority = run.group.priority;
+                    let victim = Victim { slot: *slot, priority, started: started.0, node: *node };
+                    ((priority, lost, *started, *id), victim)
                 });
             }
         }
-        let best = self.runs.iter_mut().filter(|run| run.head.is_some()).min_by_key(|run| run.head)?;
-        best.head.take().map(|(_, slot)| slot)
+        let best = self
+            .runs
+            .iter_mut()
+            .filter(|run| run.head.is_some())
+            .min_by_key(|run| run.head.as_ref().map(|(rank, _)| *rank))?;
+        best.head.take().map(|(_, victim)| victim)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::{
     node::{TAKING, View},
     pool::Pool,
     tree::GPU,
-    trial::{Trial, Unit},
-    units::Units,
+    trial::{Trial, Unit, must_take},
+    units::{Units, Useful},
 };
 use berth_types::{Action, EvictRule, Gpus, Phase, Place, StartBasis, Time, Verdict, WorkloadId};
 use std::collections::BTreeMap;
@@ -77,11 +77,28 @@ impl Pool {
     fn find_taking_by(&mut self, slot: u32, ask: Ask, way: Way, now: Time) -> Result<Taking, Verdict> {
         self.prove_too_little(slot, &ask, way.rule, way.own)?;
         self.prove_no_shape(slot, way)?;
-        let mut units = Units::new(self, slot, &ask, way.rule, way.own, now);
+        let mut units =
+            Units::new(self, slot, &ask, way.rule, way.own, self.useful_for(slot, &ask, way), now);
         let found = self.search(slot, ask, way, &mut units);
         let retry = units.retry;
         self.retries.attempt = self.retries.attempt.into_iter().chain(retry).min();
         found
+    }
+
+    /// Where victims could make room, unless they are needed for more than that, wherever they run.
+    fn useful_for(&self, slot: u32, ask: &Ask, way: Way) -> Option<Useful<'_>> {
+        let anywhere = self.must_give(ask) > 0
+            || must_take(self, ask, way.rule) > 0
+            || !self.tight_limits(ask).is_empty();
+        (!anywhere).then(|| {
+            let entry = self.entry(slot);
+            let victims = self.queues[entry.project as usize].victims.below(entry.workload.spec.priority);
+            let places = victims.filter(|_| way.own).flat_map(|victim| self.entry(victim).workload.places());
+            Useful {
+                fit: self.taking_fit(self.class_of(slot).shape, way.view()),
+                own: places.filter_map(|place| self.node_slot(place.node)).collect(),
+            }
+        })
     }
 
     /// The ways to take, in the order they are tried. A share is never reclaimed together with a preemption.
@@ -187,11 +204,11 @@ impl Pool {
         for line in way.lines {
             let (line, last) = (*line, Some(line) == way.lines.last());
             let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
-            let by_order = trial.by_order(units, fit, MANY);
+            let by_order = trial.by_order(units, MANY);
             if by_order == Ok(true) {
                 return self.finish(slot, trial, rule);
             }
-            let many = units.get(MANY).is_some();
+            let many = units.are_more_than(MANY);
             if !many {
                 by_order?;
             }

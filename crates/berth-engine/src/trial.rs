@@ -169,32 +169,9 @@ impl<'a> Trial<'a> {
         self.reset();
     }
 
-    /// Whether victims are needed for more than the room they make, wherever they run.
-    fn takes_anywhere(&self) -> bool {
-        self.must_give > 0 || self.must_take > 0 || !self.tight.is_empty()
-    }
-
-    /// Whether a victim is on a node that may have room when everything is gone that might be taken: `fit` says where
-    /// others alone could make it, and own work could help anywhere.
-    fn is_useful(&self, unit: Unit, fit: &Fit, own: bool) -> bool {
-        let is_own = |slot: u32| self.pool.entry(slot).project == self.project;
-        let on_useful_node = |place: &Place| {
-            self.pool.node_slot(place.node).is_some_and(|at| {
-                fit.copies_on(at) > 0 || own && self.pool.node(at).tasks.iter().any(|task| is_own(*task))
-            })
-        };
-        is_own(unit.slot) || self.pool.entry(unit.slot).workload.places().any(on_useful_node)
-    }
-
-    /// Takes victims in order until there is room, looking at so many at most and leaving out those that could not make
-    /// any. False when there is room but budgets forbid the set; an error when even all of them make no room.
-    pub(crate) fn by_order(
-        &mut self,
-        units: &mut Units<'a>,
-        fit: &Fit,
-        most: usize,
-    ) -> Result<bool, Verdict> {
-        let (anywhere, own) = (self.takes_anywhere(), units.claimant().is_some());
+    /// Takes victims in order until there is room, at most so many. False when there is room but budgets forbid the
+    /// set; an error when even all of them make no room.
+    pub(crate) fn by_order(&mut self, units: &mut Units<'a>, most: usize) -> Result<bool, Verdict> {
         let mut next = 0;
         while !self.suffices() {
             let Some(unit) = (next < most).then(|| units.get(next)).flatten() else {
@@ -204,9 +181,7 @@ impl<'a> Trial<'a> {
                     false => Verdict::NoShape { most, needed: self.min },
                 });
             };
-            if anywhere || self.is_useful(unit, fit, own) {
-                self.take(unit);
-            }
+            self.take(unit);
             next += 1;
         }
         self.leave_out_unneeded();
@@ -249,7 +224,6 @@ impl<'a> Trial<'a> {
     /// Makes room on the nodes where the least must be taken, as long as budgets allow. Looks at each node once, so
     /// the cost is that of the nodes, not of all victims.
     pub(crate) fn by_best_nodes(&mut self, fit: &Fit, units: &mut Units<'a>) -> bool {
-        let (own, mut rights) = (units.claimant(), self.ledger.clone());
         let mut refused = 0;
         let start = if self.shape.level.is_some() { self.domain_for(fit) } else { Some(0) };
         let Some(domain) = start else { return false };
@@ -260,7 +234,7 @@ impl<'a> Trial<'a> {
             if fit.domain_of(node) != Some(domain) {
                 continue;
             }
-            let victims = self.victims_on(node, units, own, &mut rights);
+            let victims = self.victims_on(node, units);
             let mut took = false;
             while self.room_in(domain) < self.min {
                 let Some((_, chosen)) = self.cheapest_copy(node, &victims) else { break };
@@ -287,13 +261,7 @@ impl<'a> Trial<'a> {
     }
 
     /// What could be taken on one node without touching another, extras first, then in the order of victims.
-    fn victims_on(
-        &self,
-        node: u32,
-        units: &mut Units<'a>,
-        own: Option<(u32, i32)>,
-        rights: &mut Ledger,
-    ) -> Vec<Unit> {
+    fn victims_on(&self, node: u32, units: &mut Units<'a>) -> Vec<Unit> {
         let here = self.pool.node(node);
         let mut slots: Vec<u32> = here.tasks.clone();
         slots.sort_unstable();
@@ -305,7 +273,7 @@ impl<'a> Trial<'a> {
                 victims.push((false, 0, 0, workload.id, Unit { slot, extra: Some(extra.rank) }));
             }
             let local = workload.places().all(|place| place.node == here.id);
-            if local && units.contains(slot, rights, own) {
+            if local && units.may_take(slot) {
                 let lost = units.work_lost(slot);
                 victims.push((true, workload.spec.priority, lost, workload.id, Unit { slot, extra: None }));
             }
@@ -393,9 +361,10 @@ impl<'a> Trial<'a> {
 
     /// Tries every set within budgets: whether one makes room, or nothing when the steps run out.
     pub(crate) fn by_every_set(&mut self, units: &mut Units<'a>, steps: u32) -> Option<bool> {
+        let anywhere = units.are_anywhere();
         let units: Vec<Unit> = units.all().to_vec();
         let mut steps = steps;
-        if self.min > 1 || self.takes_anywhere() {
+        if self.min > 1 || anywhere {
             return self.every_set_from(&units, &mut steps);
         }
         // One task needs room on one node, so only who runs there can matter together.
@@ -647,7 +616,7 @@ impl<'a> Trial<'a> {
 }
 
 /// How much must be taken inside a full department so that it does not grow, or comes within its quota.
-fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> u64 {
+pub(crate) fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> u64 {
     let Rule::QuotaInside(full) = rule else { return 0 };
     let mut most = 0;
     for (_, node) in pool.tree.path(ask.project).skip_while(|(position, _)| *position != full) {

@@ -2,29 +2,57 @@
 
 use crate::{
     claim::Ask,
+    fit::Fit,
+    hash::IdSet,
     ledger::{Ledger, Line, Rule},
     pool::Pool,
-    queue::VictimOrder,
+    queue::{Victim, VictimOrder},
     tree::GPU,
     trial::Unit,
 };
 use berth_types::{Account, Span, Time};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::btree_set,
+    collections::{BTreeSet, btree_set},
+    iter::Rev,
 };
+
+/// With no more nodes than this on which victims could make room, those there are looked at and no others.
+const FEW_NODES: usize = 64;
+
+/// More victims than this are not looked at for one claim.
+const LOOKED_AT_MAX: usize = 4096;
+
+/// Where victims of a claim could make room.
+pub(crate) struct Useful<'a> {
+    /// Where others alone could.
+    pub(crate) fit: &'a Fit,
+    /// Nodes with own work of lower priority, which could help there.
+    pub(crate) own: IdSet<u32>,
+}
+
+impl Useful<'_> {
+    fn is_on(&self, node: u32) -> bool {
+        self.fit.copies_on(node) > 0 || self.own.contains(&node)
+    }
+}
 
 /// Victims of one claim, in order.
 pub(crate) struct Units<'a> {
     pool: &'a Pool,
     now: Time,
     found: Vec<Unit>,
-    /// Borrowers not looked at yet, and what may be taken of them.
-    borrowers: Option<(std::iter::Rev<btree_set::Iter<'a, Precedence>>, Ledger)>,
+    /// Only victims there, where victims are needed for the room they make alone.
+    useful: Option<Useful<'a>>,
+    /// Borrowers not looked at yet.
+    borrowers: Option<Rev<btree_set::Iter<'a, Precedence>>>,
+    /// What may be taken of them.
+    ledger: Ledger,
     /// The claimant's project and priority, whose lower-priority work comes last.
     own: Option<(u32, i32)>,
     claimant: Option<(u32, i32)>,
     current: Option<Run<'a>>,
+    looked_at: usize,
     /// When the first protected victim can be taken.
     pub(crate) retry: Option<Time>,
 }
@@ -37,20 +65,74 @@ struct Run<'a> {
 }
 
 impl<'a> Units<'a> {
-    pub(crate) fn new(pool: &'a Pool, slot: u32, ask: &Ask, rule: Rule, own: bool, now: Time) -> Self {
-        let mut found = Vec::new();
-        for (_, victim) in &pool.extras {
-            let extras = pool.entry(*victim).workload.extra_places().map(|place| place.rank);
-            let from = found.len();
-            found.extend(extras.map(|rank| Unit { slot: *victim, extra: Some(rank) }));
-            // The newest extras of a workload go first.
-            found[from..].sort_unstable_by_key(|unit| Reverse(unit.extra));
-        }
-        let borrowers = (rule != Rule::None)
-            .then(|| (pool.borrowers.iter().rev(), Ledger::new(pool, *ask, rule, Line::Straddle)));
+    pub(crate) fn new(
+        pool: &'a Pool,
+        slot: u32,
+        ask: &Ask,
+        rule: Rule,
+        own: bool,
+        useful: Option<Useful<'a>>,
+        now: Time,
+    ) -> Self {
         let entry = pool.entry(slot);
         let own = own.then_some((entry.project, entry.workload.spec.priority));
-        Self { pool, now, found, borrowers, own, claimant: own, current: None, retry: None }
+        let mut units = Self {
+            pool,
+            now,
+            found: Vec::new(),
+            useful,
+            borrowers: (rule != Rule::None).then(|| pool.borrowers.iter().rev()),
+            ledger: Ledger::new(pool, *ask, rule, Line::Straddle),
+            own,
+            claimant: own,
+            current: None,
+            looked_at: 0,
+            retry: None,
+        };
+        units.find_extras();
+        units.gather_if_few();
+        units
+    }
+
+    fn find_extras(&mut self) {
+        for (_, victim) in &self.pool.extras {
+            let places = self.pool.entry(*victim).workload.extra_places();
+            let useful = places.filter(|place| {
+                let at = self.pool.node_slots[&place.node];
+                self.useful.as_ref().is_none_or(|useful| useful.is_on(at))
+            });
+            let from = self.found.len();
+            self.found.extend(useful.map(|place| Unit { slot: *victim, extra: Some(place.rank) }));
+            // The newest extras of a workload go first.
+            self.found[from..].sort_unstable_by_key(|unit| Reverse(unit.extra));
+        }
+    }
+
+    /// Finds all victims at once where they can only be on few nodes.
+    fn gather_if_few(&mut self) {
+        let Some(useful) = &self.useful else { return };
+        let nodes = useful.fit.nodes_with_room() + useful.own.len();
+        if nodes > FEW_NODES {
+            return;
+        }
+        let nodes = useful.fit.best_first().chain(useful.own.iter().copied());
+        let slots: BTreeSet<u32> = nodes.flat_map(|node| &self.pool.node(node).tasks).copied().collect();
+        let mut victims = Vec::new();
+        for slot in slots {
+            let entry = self.pool.entry(slot);
+            let own = self.own.is_some_and(|(project, _)| project == entry.project);
+            if !self.may_take(slot) {
+                continue;
+            }
+            let precedence = self.pool.queues[entry.project as usize].precedence.filter(|_| !own);
+            let workload = &entry.workload;
+            let lost = workload.work_lost(self.now, self.pool.policy.lost_cap);
+            let rank = (workload.spec.priority, lost, Reverse(workload.running_since()), workload.id);
+            victims.push((Reverse(precedence), rank, slot));
+        }
+        victims.sort_unstable();
+        self.found.extend(victims.into_iter().map(|(_, _, slot)| Unit { slot, extra: None }));
+        (self.borrowers, self.own) = (None, None);
     }
 
     /// The unit at a position in the order.
@@ -70,23 +152,42 @@ impl<'a> Units<'a> {
         &self.found
     }
 
-    /// Whether a workload is among them, wherever it stands in the order.
-    pub(crate) fn contains(&mut self, victim: u32, ledger: &mut Ledger, own: Option<(u32, i32)>) -> bool {
+    /// Whether victims are needed for more than the room they make, so that they may be anywhere.
+    pub(crate) fn are_anywhere(&self) -> bool {
+        self.useful.is_none()
+    }
+
+    /// Whether there are more than so many, or may be.
+    pub(crate) fn are_more_than(&mut self, count: usize) -> bool {
+        self.get(count).is_some() || self.looked_at >= LOOKED_AT_MAX
+    }
+
+    /// Whether a running workload may be taken as a whole, wherever it stands in the order; notes when it may if only
+    /// time forbids it.
+    pub(crate) fn may_take(&mut self, victim: u32) -> bool {
         let entry = self.pool.entry(victim);
         let workload = &entry.workload;
         let Some(since) = workload.running_since().filter(|_| workload.spec.preemptible) else {
             return false;
         };
-        let queue = &self.pool.queues[entry.project as usize];
-        let allowed = match own.filter(|(project, _)| *project == entry.project) {
+        let allowed = match self.claimant.filter(|(project, _)| *project == entry.project) {
             Some((_, priority)) => workload.spec.priority < priority,
-            None => ledger.may_take_from(self.pool, entry.project),
+            None => {
+                let size = workload.base_places().map(|place| place.gpus().0).sum::<u64>();
+                self.ledger.may_take_from(self.pool, entry.project)
+                    && size <= self.ledger.largest_from(self.pool, entry.project)
+            }
         };
-        let from = since + queue.min_run.max(Span(1));
-        if allowed && from > self.now {
+        allowed && self.is_unprotected(since, self.pool.queues[entry.project as usize].min_run)
+    }
+
+    /// What was started at this very instant is not evicted at it, nor anything inside its minimum run time.
+    fn is_unprotected(&mut self, since: Time, min_run: Span) -> bool {
+        let from = since + min_run.max(Span(1));
+        if from > self.now {
             self.retry = Some(self.retry.map_or(from, |known| known.min(from)));
         }
-        allowed && from <= self.now
+        from <= self.now
     }
 
     /// Work an eviction destroys.
@@ -94,33 +195,35 @@ impl<'a> Units<'a> {
         self.pool.entry(victim).workload.work_lost(self.now, self.pool.policy.lost_cap)
     }
 
-    /// The claimant's project and priority, if own work of lower priority is among them.
-    pub(crate) fn claimant(&self) -> Option<(u32, i32)> {
-        self.claimant
-    }
-
     fn find(&mut self) -> Option<Unit> {
-        loop {
+        while self.looked_at < LOOKED_AT_MAX {
             if self.current.is_none() {
                 self.current = Some(self.next_run()?);
             }
+            self.looked_at += 1;
             let run = self.current.as_mut().expect("was just set");
-            let Some(victim) = run.victims.next() else {
+            let (min_run, below) = (run.min_run, run.below);
+            let Some(victim) =
+                run.victims.next().filter(|victim| below.is_none_or(|below| victim.priority < below))
+            else {
                 self.current = None;
                 continue;
             };
-            let workload = &self.pool.entry(victim).workload;
-            if run.below.is_some_and(|below| workload.spec.priority >= below) {
-                self.current = None;
-                continue;
+            if self.is_useful(&victim) && self.is_unprotected(victim.started, min_run) {
+                return Some(Unit { slot: victim.slot, extra: None });
             }
-            // What was started at this very instant is not evicted at it.
-            let from = workload.running_since().unwrap_or(self.now) + run.min_run.max(Span(1));
-            if from > self.now {
-                self.retry = Some(self.retry.map_or(from, |known| known.min(from)));
-                continue;
+        }
+        None
+    }
+
+    fn is_useful(&self, victim: &Victim) -> bool {
+        let Some(useful) = &self.useful else { return true };
+        match victim.node {
+            Some(node) => useful.is_on(node),
+            None => {
+                let mut places = self.pool.entry(victim.slot).workload.places();
+                places.any(|place| useful.is_on(self.pool.node_slots[&place.node]))
             }
-            return Some(Unit { slot: victim, extra: None });
         }
     }
 
@@ -139,8 +242,8 @@ impl<'a> Units<'a> {
 
     /// The next project from which something may be taken, and the largest victim it could give.
     fn next_borrower(&mut self) -> Option<(u32, u64)> {
-        let (borrowers, ledger) = self.borrowers.as_mut()?;
-        borrowers.find_map(|Precedence { project, .. }| {
+        let ledger = &mut self.ledger;
+        self.borrowers.as_mut()?.find_map(|Precedence { project, .. }| {
             let victims = &self.pool.queues[*project as usize].victims;
             if victims.is_empty() || !ledger.may_take_from(self.pool, *project) {
                 return None;
