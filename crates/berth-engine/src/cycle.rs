@@ -94,6 +94,8 @@ impl Pool {
                         self.take_failed(slot);
                         continue;
                     }
+                    // What makes room for one can make room for others that failed before it.
+                    self.retry_takes(now);
                 }
                 Next::Fits(slot) => {
                     let placed = self.start_on_free(slot, now, actions);
