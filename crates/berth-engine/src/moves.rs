@@ -12,6 +12,16 @@ const NODES_TRIED: usize = 64;
 /// Waiting workloads for which a move is sought in one round; the first in order of priority and submission.
 const CANDIDATES_MAX: usize = 8;
 
+/// The first instant at which a move may be made that cannot be made now.
+#[derive(Default)]
+struct Later(Cell<Option<Time>>);
+
+impl Later {
+    fn note(&self, at: Time) {
+        self.0.set(Some(self.0.get().map_or(at, |known| known.min(at))));
+    }
+}
+
 /// A way to make room on one node.
 struct Clearing {
     node: u32,
@@ -27,27 +37,24 @@ impl Pool {
         if !self.policy.moves || self.waiting_classes.is_empty() {
             return;
         }
-        let candidates: Vec<(u32, u32)> = self.move_candidates();
-        for (project, slot) in candidates {
+        let later = Later::default();
+        for (project, slot) in self.move_candidates(now, &later) {
             let ask = self.ask(project, self.class_of(slot));
-            let protected = Cell::new(None);
-            let clearing = self.find_clearing(slot, &ask, now, &protected);
-            if let Some(until) = protected.get() {
-                self.next_move = Some(self.next_move.map_or(until, |known| known.min(until)));
-            }
-            let Some(clearing) = clearing else { continue };
-            let waited = now.since(self.entry(slot).workload.submitted);
+            let Some(clearing) = self.find_clearing(slot, &ask, now, &later) else { continue };
+            let waited = now.since(self.entry(slot).workload.waits_since());
             let gives = u128::from(ask.amounts[0]) * u128::from(waited.0) / u128::from(Gpus::SCALE);
             if gives <= clearing.cost {
-                self.note_next_move(&ask, clearing.cost, slot, now);
+                later.note(self.worth_from(&ask, clearing.cost, slot));
                 continue;
             }
             self.clear_and_start(slot, &ask, clearing, now, actions);
         }
+        self.next_move = later.0.get();
     }
 
-    /// The first waiting workload of each project and class that may start, fits nowhere, and is one task.
-    fn move_candidates(&self) -> Vec<(u32, u32)> {
+    /// The first waiting workload of each project and class that may start, fits nowhere, is one task, and is owed what
+    /// it asks for or has waited long enough.
+    fn move_candidates(&self, now: Time, later: &Later) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
         for class_id in &self.waiting_classes {
             let class = &self.classes[*class_id as usize];
@@ -65,7 +72,11 @@ impl Pool {
                     let workload = &self.entry(*slot).workload;
                     workload.evicted.is_none_or(|at| at < self.heads.now())
                 });
-                if let Some((priority, submitted, id, slot)) = first {
+                let Some((priority, submitted, id, slot)) = first else { continue };
+                let from = if self.within_quota(&ask) { now } else { self.patient_from(slot) };
+                if from > now {
+                    later.note(from);
+                } else {
                     found.push((priority, submitted, id, *project, slot));
                 }
             }
@@ -79,13 +90,7 @@ impl Pool {
     }
 
     /// The cheapest node on which moving others makes room for one task.
-    fn find_clearing(
-        &self,
-        slot: u32,
-        ask: &Ask,
-        now: Time,
-        protected: &Cell<Option<Time>>,
-    ) -> Option<Clearing> {
+    fn find_clearing(&self, slot: u32, ask: &Ask, now: Time, later: &Later) -> Option<Clearing> {
         let class = self.class_of(slot);
         let (shape, fit) = &self.shapes[class.shape as usize];
         let guaranteed = self.within_quota(ask);
@@ -104,25 +109,18 @@ impl Pool {
         nodes.sort_unstable();
         nodes.truncate(NODES_TRIED);
         let found =
-            nodes.into_iter().filter_map(|(_, _, at)| self.clear_node(at, slot, guaranteed, now, protected));
+            nodes.into_iter().filter_map(|(_, _, at)| self.clear_node(at, slot, guaranteed, now, later));
         found.min_by_key(|clearing| (clearing.cost, self.node(clearing.node).id))
     }
 
-    fn clear_node(
-        &self,
-        at: u32,
-        slot: u32,
-        guaranteed: bool,
-        now: Time,
-        protected: &Cell<Option<Time>>,
-    ) -> Option<Clearing> {
+    fn clear_node(&self, at: u32, slot: u32, guaranteed: bool, now: Time, later: &Later) -> Option<Clearing> {
         let class = self.class_of(slot);
         let shape = &self.shapes[class.shape as usize].0;
         let node = self.node(at);
         let mut movable: Vec<(u128, WorkloadId, u32)> = node
             .tasks
             .iter()
-            .filter(|task| self.may_move(**task, slot, guaranteed, now, protected))
+            .filter(|task| self.may_move(**task, slot, guaranteed, now, later))
             .map(|task| (self.cost_of_move(*task, now), self.entry(*task).workload.id, *task))
             .collect();
         movable.sort_unstable();
@@ -165,25 +163,19 @@ impl Pool {
         workload.work_lost(now, Span(u64::MAX)) + restart
     }
 
-    /// Preemptible work of one task outside its minimum run time, whose end is noted otherwise. In-quota work of others
-    /// moves only for a guarantee.
-    fn may_move(
-        &self,
-        task: u32,
-        slot: u32,
-        guaranteed: bool,
-        now: Time,
-        protected: &Cell<Option<Time>>,
-    ) -> bool {
+    /// Preemptible work of one task that has run long enough; when it will have is noted otherwise. In-quota work of
+    /// others moves only for a guarantee, and a guarantee heeds nothing but the minimum run time.
+    fn may_move(&self, task: u32, slot: u32, guaranteed: bool, now: Time, later: &Later) -> bool {
         let entry = self.entry(task);
         let Phase::Running { tasks, leaving, since, .. } = &entry.workload.phase else { return false };
         let single = tasks.len() == 1 && leaving.is_empty() && entry.workload.spec.tasks.max() == 1;
         let own = entry.project == self.entry(slot).project;
         let borrows = self.tree.at(entry.project).borrowed_with(0) > 0;
         let movable = entry.workload.spec.preemptible && single && (guaranteed || own || borrows);
-        let from = *since + self.queues[entry.project as usize].min_run.max(Span(1));
+        let patience = if guaranteed { Span::ZERO } else { self.policy.patience };
+        let from = *since + self.queues[entry.project as usize].min_run.max(patience).max(Span(1));
         if movable && from > now {
-            protected.set(Some(protected.get().map_or(from, |known: Time| known.min(from))));
+            later.note(from);
         }
         movable && from <= now
     }
@@ -242,12 +234,9 @@ impl Pool {
     }
 
     /// When the wait will have outgrown the cost of the move.
-    fn note_next_move(&mut self, ask: &Ask, cost: u128, slot: u32, now: Time) {
+    fn worth_from(&self, ask: &Ask, cost: u128, slot: u32) -> Time {
         let per_milli = u128::from(ask.amounts[0]).max(1);
         let wait = (cost * u128::from(Gpus::SCALE)).div_ceil(per_milli) + 1;
-        let at = self.entry(slot).workload.submitted + Span(u64::try_from(wait).unwrap_or(u64::MAX));
-        if at > now {
-            self.next_move = Some(self.next_move.map_or(at, |known| known.min(at)));
-        }
+        self.entry(slot).workload.waits_since() + Span(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 }

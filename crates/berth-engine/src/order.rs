@@ -67,6 +67,11 @@ impl Heads {
         self.failed.values().flatten().min().copied()
     }
 
+    /// Notes when time alone may let the take that is being tried succeed.
+    pub(crate) fn retry_at(&mut self, retry: Option<Time>) {
+        self.attempt_retry = self.attempt_retry.into_iter().chain(retry).min();
+    }
+
     /// Whether a take failed, and when time alone may change that.
     pub(crate) fn failure(&self, owner: (u32, u32)) -> Option<Option<Time>> {
         self.failed.get(&owner).copied()

@@ -208,14 +208,7 @@ impl Pool {
             let heads = startable.filter_map(|(_, group)| {
                 group.ready().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued())
             });
-            // The wait that counts begins anew with an eviction.
-            heads.min().map(|(_, submitted, id, slot)| {
-                (
-                    self.entry(slot).workload.evicted.map_or(submitted, |evicted| evicted.max(submitted)),
-                    id,
-                    slot,
-                )
-            })
+            heads.min().map(|(_, _, id, slot)| (self.entry(slot).workload.waits_since(), id, slot))
         })
     }
 

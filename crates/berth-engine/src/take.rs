@@ -77,11 +77,24 @@ impl Pool {
     fn find_taking_by(&mut self, slot: u32, ask: Ask, way: Way, now: Time) -> Result<Taking, Verdict> {
         self.prove_too_little(slot, &ask, way.rule, way.own)?;
         self.prove_no_shape(slot, way)?;
+        if way.rule == Rule::Share {
+            self.prove_patience(slot, now)?;
+        }
         let mut units = Units::new(self, slot, &ask, way.rule, way.own, now);
         let found = self.search(slot, ask, way, &mut units);
         let retry = units.retry;
-        self.heads.attempt_retry = self.heads.attempt_retry.into_iter().chain(retry).min();
+        self.heads.retry_at(retry);
         found
+    }
+
+    /// Says "not yet" to a share for which the wait has not been long enough.
+    fn prove_patience(&mut self, slot: u32, now: Time) -> Result<(), Verdict> {
+        let from = self.patient_from(slot);
+        if from <= now {
+            return Ok(());
+        }
+        self.heads.retry_at(Some(from));
+        Err(Verdict::NotEntitled)
     }
 
     /// The ways to take, in the order they are tried. A share is never reclaimed together with a preemption.

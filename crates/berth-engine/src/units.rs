@@ -24,6 +24,8 @@ pub(crate) struct Units<'a> {
     own: Option<(u32, i32)>,
     claimant: Option<(u32, i32)>,
     current: Option<Run<'a>>,
+    /// How long after its start work is left alone by the rule that takes.
+    patience: Span,
     /// When the first protected victim can be taken.
     pub(crate) retry: Option<Time>,
 }
@@ -61,7 +63,18 @@ impl<'a> Units<'a> {
         }
         let entry = pool.entry(slot);
         let own = own.then_some((entry.project, entry.workload.spec.priority));
-        Self { pool, now, found, projects: projects.into(), own, claimant: own, current: None, retry: None }
+        let patience = if rule == Rule::Share { pool.policy.patience } else { Span::ZERO };
+        Self {
+            pool,
+            now,
+            found,
+            projects: projects.into(),
+            own,
+            claimant: own,
+            current: None,
+            patience,
+            retry: None,
+        }
     }
 
     /// The unit at a position in the order.
@@ -93,6 +106,7 @@ impl<'a> Units<'a> {
             own: None,
             claimant: self.claimant,
             current: None,
+            patience: self.patience,
             retry: None,
         }
     }
@@ -104,12 +118,11 @@ impl<'a> Units<'a> {
         let Some(since) = workload.running_since().filter(|_| workload.spec.preemptible) else {
             return false;
         };
-        let queue = &self.pool.queues[entry.project as usize];
         let allowed = match own.filter(|(project, _)| *project == entry.project) {
             Some((_, priority)) => workload.spec.priority < priority,
             None => ledger.may_take_from(self.pool, entry.project),
         };
-        let from = since + queue.min_run.max(Span(1));
+        let from = since + self.min_run(entry.project).max(Span(1));
         if allowed && from > self.now {
             self.retry = Some(self.retry.map_or(from, |known| known.min(from)));
         }
@@ -161,7 +174,12 @@ impl<'a> Units<'a> {
         };
         let queue = &self.pool.queues[project as usize];
         let victims = queue.victims.in_order(self.now, self.pool.policy.lost_cap, largest);
-        Some(Run { victims, min_run: queue.min_run, below })
+        Some(Run { victims, min_run: self.min_run(project), below })
+    }
+
+    /// How long work of a project runs before it can be taken.
+    fn min_run(&self, project: u32) -> Span {
+        self.pool.queues[project as usize].min_run.max(self.patience)
     }
 }
 
