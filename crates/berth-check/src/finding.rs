@@ -39,6 +39,8 @@ pub enum Rule {
     EvictionAtOnce,
     /// Nothing is evicted inside its minimum run time.
     MinimumRun,
+    /// Share reclaim and moves come after a wait, and only to work that has run.
+    Patience,
     /// Only preemptible work is taken.
     NotPreemptible,
     /// Only running work is taken; held work is not.

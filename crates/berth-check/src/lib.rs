@@ -20,6 +20,7 @@ mod elastic;
 mod finding;
 mod ledger;
 mod order;
+mod patience;
 mod places;
 mod reserve;
 mod rights;

@@ -4,6 +4,7 @@ use crate::{
     claim::Claim,
     finding::{Finding, Rule},
     ledger::{Amounts, Ledger, reserved_by_others},
+    patience::check_patience,
     rights::{check_rights, evicted_by},
     room::{Room, View},
     search::{Bench, Reading, extras_make_way, is_small, ran_long_enough, room_without_extras, smallest_set},
@@ -11,7 +12,8 @@ use crate::{
     walk::happen,
 };
 use berth_types::{
-    Action, Change, EvictRule, GpuRequest, Gpus, Phase, Place, StartBasis, State, Time, Workload, WorkloadId,
+    Action, Change, EvictRule, GpuRequest, Gpus, Phase, Place, Policy, StartBasis, State, Time, Workload,
+    WorkloadId,
 };
 use std::rc::Rc;
 
@@ -40,8 +42,9 @@ pub(crate) fn winner_of(action: &Action) -> Option<WorkloadId> {
 }
 
 /// All checks of one group.
-pub(crate) fn check_group(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+pub(crate) fn check_group(policy: &Policy, group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
     let mut findings = check_rights(group, winning);
+    findings.extend(check_patience(policy, group, winning));
     findings.extend(check_straddle(group, winning));
     findings.extend(check_minimal(group, winning));
     findings.extend(check_extras_first(group, winning));

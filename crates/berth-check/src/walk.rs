@@ -127,7 +127,7 @@ impl Walk<'_> {
         match self.groups.remove(&workload.id) {
             Some(group) => {
                 let winning = Winning { after: &self.state, workload, places, basis, now: self.now };
-                findings.extend(check_group(&group, &winning));
+                findings.extend(check_group(self.policy, &group, &winning));
             }
             None => findings.extend(self.check_order(workload, basis)),
         }
@@ -188,7 +188,7 @@ impl Walk<'_> {
             Some(group) => {
                 let winning =
                     Winning { after: &self.state, workload, places, basis: StartBasis::Idle, now: self.now };
-                findings.extend(check_group(&group, &winning));
+                findings.extend(check_group(self.policy, &group, &winning));
                 let mut taken = group.taken.iter();
                 // Extras make way for everybody.
                 if workload.evicted == Some(self.now)

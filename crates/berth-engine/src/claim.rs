@@ -4,7 +4,7 @@ use crate::{
     pool::{Class, Pool},
     tree::{Amounts, GPU},
 };
-use berth_types::{Gpus, StartBasis, WaitReason};
+use berth_types::{Gpus, StartBasis, Time, WaitReason};
 
 /// What one waiting workload asks of its accounts.
 #[derive(Clone, Copy, Debug)]
@@ -112,12 +112,19 @@ impl Pool {
         self.tree.path(ask.project).all(|(_, node)| node.used.amounts[GPU] + ask.amounts[GPU] <= node.share)
     }
 
-    /// Whether something could be taken from other projects: the project or the top level is within quota, or all
-    /// are within share.
+    /// Whether quota could be reclaimed from other projects: the project or the top level is within it.
+    pub(crate) fn may_reclaim_quota(&self, ask: &Ask) -> bool {
+        self.within_quota_at_top(ask) || self.within_quota_at(ask.project, ask)
+    }
+
+    /// Whether something could be taken from other projects: by quota, or because all levels are within share.
     pub(crate) fn may_take_from_others(&self, ask: &Ask) -> bool {
-        self.within_quota_at_top(ask)
-            || self.within_quota_at(ask.project, ask)
-            || (ask.preemptible && self.within_share(ask))
+        self.may_reclaim_quota(ask) || (ask.preemptible && self.within_share(ask))
+    }
+
+    /// From when on others are disturbed for a waiting workload that is not owed what it asks for.
+    pub(crate) fn patient_from(&self, slot: u32) -> Time {
+        self.entry(slot).workload.waits_since() + self.policy.patience
     }
 
     /// Why a start on free capacity is allowed.

@@ -87,13 +87,15 @@ impl Pool {
                 }
                 break;
             };
-            let before = actions.len();
+            let (before, capacity) = (actions.len(), self.capacity);
             match next {
                 Next::Takes(slot) => {
                     if self.take(slot, now, actions).is_err() {
-                        self.take_failed(slot);
+                        self.take_failed(slot, now);
                         continue;
                     }
+                    // What makes room for one can make room for others that failed before it.
+                    self.retry_with_room();
                 }
                 Next::Fits(slot) => {
                     let placed = self.start_on_free(slot, now, actions);
@@ -102,8 +104,9 @@ impl Pool {
             }
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);
-            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets.
-            if self.asks_by_memory {
+            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. Capacity
+            // goes with what leaves a node that takes nothing new.
+            if self.asks_by_memory || self.capacity != capacity {
                 self.refresh_shares();
             }
         }

@@ -60,10 +60,14 @@ impl Pool {
         if fits_now {
             return WaitReason::Ready;
         }
-        match self.find_taking(slot, now) {
+        // Of those in its project that ask the same, the first one takes.
+        let mut firsts = self.queues[ask.project as usize].firsts().iter();
+        let first = firsts.find(|first| first.is_ready_of(class_id)).map_or(slot, |first| first.key.3);
+        match self.find_taking(first, now) {
             Ok(_) => WaitReason::Ready,
             Err(verdict) => match self.retries.attempt {
-                Some(until) if within_quota || within_share => WaitReason::MinimumRun { until },
+                Some(until) if self.may_reclaim_quota(&ask) => WaitReason::MinimumRun { until },
+                Some(until) if within_share => WaitReason::Patience { until },
                 _ => WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict },
             },
         }

@@ -278,6 +278,11 @@ impl Fit {
         self.empty.max()
     }
 
+    /// Tasks that fit on a node when it is empty and ready.
+    pub(crate) fn copies_when_empty(&self, slot: u32) -> u32 {
+        self.empty_copies[slot as usize]
+    }
+
     /// Tasks that fit on a node now.
     pub(crate) fn copies_on(&self, slot: u32) -> u32 {
         self.copies[slot as usize]

@@ -280,7 +280,12 @@ impl Pool {
             let queue = &self.queues[project as usize];
             if queue.someone_rests() || queue.evicted() == Some(now) {
                 let mut queue = std::mem::take(&mut self.queues[project as usize]);
+                let classes: Vec<u32> = queue.counts().map(|(class, _)| class).collect();
+                let before: Vec<_> = classes.iter().map(|class| queue.first_ready(*class)).collect();
                 queue.stand_anew(|slot| self.standing(&self.entry(slot).workload));
+                for (class, before) in classes.into_iter().zip(before) {
+                    self.classes[class as usize].change_first(project, before, queue.first_ready(class));
+                }
                 self.queues[project as usize] = queue;
                 // Those who rested were passed over by whoever failed in their place.
                 self.reopen_project(project);

@@ -45,9 +45,11 @@ pub(crate) struct Entry {
 pub(crate) struct Class {
     pub(crate) shape: u32,
     pub(crate) min: u32,
-    /// Projects with waiting workloads of this class.
-    pub(crate) projects: BTreeSet<u32>,
-    /// Those of them whose claim is open, with the first in their queue.
+    /// How many projects have waiting workloads of this class.
+    waiting: u32,
+    /// The first workload of each that is ready, in queue order.
+    pub(crate) firsts: BTreeSet<(QueueKey, u32)>,
+    /// Projects whose claim is open, with the first in their queue.
     pub(crate) open: BTreeMap<u32, QueueKey>,
     /// GPUs one workload of this class is charged while it waits.
     pub(crate) asked: u64,
@@ -57,6 +59,18 @@ pub(crate) struct Class {
     pub(crate) fits: bool,
     /// The model it names, if exactly one.
     pub(crate) model: Option<usize>,
+}
+
+impl Class {
+    /// Another workload of a project is the first of this class.
+    pub(crate) fn change_first(&mut self, project: u32, before: Option<QueueKey>, after: Option<QueueKey>) {
+        if before != after {
+            if let Some(before) = before {
+                self.firsts.remove(&(before, project));
+            }
+            self.firsts.extend(after.map(|after| (after, project)));
+        }
+    }
 }
 
 /// One pool.
@@ -288,7 +302,8 @@ impl Pool {
         self.classes.push(Class {
             shape,
             min,
-            projects: BTreeSet::new(),
+            waiting: 0,
+            firsts: BTreeSet::new(),
             open: BTreeMap::new(),
             asked: fit.charge * u64::from(min),
             possible: fit.most_when_empty() >= u64::from(min),
@@ -313,10 +328,7 @@ impl Pool {
     fn project_into_indexes(&mut self, slot: u32, sign: Sign) {
         let entry = self.entries[slot as usize].take().expect("a slot in use");
         let workload = &entry.workload;
-        // A workload that only waits gives nobody anything to take.
-        if workload.places().next().is_some() || !workload.leaving().is_empty() {
-            self.version += 1;
-        }
+        self.version += 1;
         for place in workload.places() {
             self.project_place(place, slot, sign);
         }
@@ -391,21 +403,24 @@ impl Pool {
             let standing = self.standing(workload);
             let class = &mut self.classes[entry.class as usize];
             let queue = &mut self.queues[entry.project as usize];
+            let before = queue.first_ready(entry.class);
             match sign {
                 Sign::Plus => {
-                    queue.add_waiting(entry.class, key, standing);
-                    class.projects.insert(entry.project);
-                    self.waiting_classes.insert(entry.class);
+                    if queue.add_waiting(entry.class, key, standing) {
+                        class.waiting += 1;
+                        self.waiting_classes.insert(entry.class);
+                    }
                 }
                 Sign::Minus => {
                     if queue.remove_waiting(entry.class, &key) {
-                        class.projects.remove(&entry.project);
-                        if class.projects.is_empty() {
+                        class.waiting -= 1;
+                        if class.waiting == 0 {
                             self.waiting_classes.remove(&entry.class);
                         }
                     }
                 }
             }
+            class.change_first(entry.project, before, queue.first_ready(entry.class));
             if class.possible && !self.demand_stale {
                 queue.demand = sign.apply(queue.demand, class.asked);
             }

@@ -281,10 +281,19 @@ impl ProjectQueue {
         self.firsts.iter_mut().find(|first| first.is_ready_of(class))
     }
 
-    pub(crate) fn add_waiting(&mut self, class: u32, key: QueueKey, standing: Standing) {
+    /// The first of a class that is ready.
+    pub(crate) fn first_ready(&self, class: u32) -> Option<QueueKey> {
+        self.waiting.get(&class)?.ready.first().copied()
+    }
+
+    /// Whether it is the first of its class.
+    pub(crate) fn add_waiting(&mut self, class: u32, key: QueueKey, standing: Standing) -> bool {
         self.resting += u32::from(standing != Standing::Ready);
-        self.waiting.entry(class).or_default().insert(key, standing);
+        let group = self.waiting.entry(class).or_default();
+        let first = group.is_empty();
+        group.insert(key, standing);
         self.settle_firsts(class);
+        first
     }
 
     /// Whether it was the last of its class.

@@ -221,14 +221,7 @@ impl Pool {
                 let queued = group.ready().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued());
                 head = head.into_iter().chain(queued).min();
             }
-            // The wait that counts begins anew with an eviction.
-            head.map(|(_, submitted, id, slot)| {
-                (
-                    self.entry(slot).workload.evicted.map_or(submitted, |evicted| evicted.max(submitted)),
-                    id,
-                    slot,
-                )
-            })
+            head.map(|(_, _, id, slot)| (self.entry(slot).workload.waits_since(), id, slot))
         })
     }
 

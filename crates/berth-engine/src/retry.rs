@@ -3,6 +3,7 @@
 //! by what could make a difference, so that a cycle does not try again what must fail again.
 
 use crate::{
+    claim::Ask,
     node::Free,
     pool::Pool,
     queue::{Claim, First},
@@ -56,6 +57,11 @@ impl Retries {
         self.by_time.first().map(|(at, _)| *at)
     }
 
+    /// Notes when time alone may let the take that is being tried succeed.
+    pub(crate) fn note(&mut self, retry: Option<Time>) {
+        self.attempt = self.attempt.into_iter().chain(retry).min();
+    }
+
     fn insert(&mut self, claimant: Claimant, failure: Failure) {
         self.failed.insert(claimant, failure);
         self.by_time.extend(failure.retry.map(|retry| (retry, claimant)));
@@ -100,24 +106,28 @@ impl Retries {
 
 impl Pool {
     /// Remembers that a take found nothing.
-    pub(crate) fn take_failed(&mut self, slot: u32) {
+    pub(crate) fn take_failed(&mut self, slot: u32, now: Time) {
         let entry = self.entry(slot);
         let (project, class) = (entry.project, entry.class);
-        let needs = self.needs(slot);
-        // Where all of its own work gives too little room, time alone changes nothing.
-        let retry = self.retries.attempt.filter(|_| needs == Needs::Change);
+        let ask = self.ask(project, &self.classes[class as usize]);
+        let needs = self.needs(slot, &ask, now);
+        let retry = match needs {
+            Needs::Change => self.retries.attempt,
+            // Where all of its own work gives too little room, time alone changes nothing but what others owe it.
+            _ => self.may_take_from_others(&ask).then(|| self.patient_from(slot)),
+        };
         let failure = Failure { needs, retry };
         self.close_claim(project, class, Claim::Failed);
         self.retries.insert((project, class), failure);
     }
 
     /// What could let a claim succeed that failed just now.
-    fn needs(&self, slot: u32) -> Needs {
+    fn needs(&self, slot: u32, ask: &Ask, now: Time) -> Needs {
         let (entry, class) = (self.entry(slot), self.class_of(slot));
         let (shape, fit) = &self.shapes[class.shape as usize];
-        let ask = self.ask(entry.project, class);
-        let only_own = self.extras.is_empty() && !self.may_take_from_others(&ask);
-        if !only_own {
+        let from_others =
+            self.may_reclaim_quota(ask) || (self.may_take_from_others(ask) && self.patient_from(slot) <= now);
+        if from_others || !self.extras.is_empty() {
             return Needs::Change;
         }
         let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
@@ -138,7 +148,7 @@ impl Pool {
         let missing = u64::from(class.min).saturating_sub(most);
         match fit.most() < missing {
             // With all of the room it needs free it has nothing to take, unless a limit makes it.
-            true if most == 0 && self.must_give(&ask) == 0 => Needs::OwnRoom,
+            true if most == 0 && self.must_give(ask) == 0 => Needs::OwnRoom,
             true => Needs::Room(missing),
             false => Needs::Change,
         }
@@ -214,7 +224,7 @@ impl Pool {
                 let opens = match first.claim {
                     Claim::Open => false,
                     Claim::NotEntitled => self.could_take(project, &first),
-                    Claim::Failed => self.may_do_more(project, first.class),
+                    Claim::Failed => self.is_entitled_otherwise(project, first.class),
                 };
                 if opens {
                     self.open_claim(project, first.class);
@@ -223,14 +233,15 @@ impl Pool {
         }
     }
 
-    /// Whether a claim that failed for want of room may now take from others too, or must give something now.
-    fn may_do_more(&self, project: u32, class: u32) -> bool {
+    /// Whether a claim that failed for want of room has another title to take from others than it had, or must give
+    /// something now.
+    fn is_entitled_otherwise(&self, project: u32, class: u32) -> bool {
+        let Some(failure) = self.retries.failed.get(&(project, class)) else { return false };
         let ask = self.ask(project, &self.classes[class as usize]);
-        let needs = self.retries.failed.get(&(project, class)).map(|failure| failure.needs);
-        match (needs, self.must_give(&ask)) {
-            (None | Some(Needs::Change), _) => false,
-            (_, 0) => self.may_take_from_others(&ask),
-            (needs, _) => needs == Some(Needs::OwnRoom),
+        match (failure.needs, self.must_give(&ask)) {
+            (Needs::Change, _) => false,
+            (Needs::OwnRoom, given) if given > 0 => true,
+            _ => self.may_reclaim_quota(&ask) || self.may_take_from_others(&ask) != failure.retry.is_some(),
         }
     }
 
@@ -254,7 +265,7 @@ impl Pool {
         own || !self.extras.is_empty() || self.may_take_from_others(&ask)
     }
 
-    /// Opens failed claims that a change or the passing of time may let succeed.
+    /// Opens failed claims that any change or the passing of time may let succeed.
     pub(crate) fn retry_takes(&mut self, now: Time) {
         let mut due: BTreeSet<Claimant> = BTreeSet::new();
         due.extend(
@@ -264,6 +275,15 @@ impl Pool {
             self.retries.version = self.version;
             due.extend(&self.retries.by_change);
         }
+        for (project, class) in due {
+            self.open_claim(project, class);
+        }
+        self.retry_with_room();
+    }
+
+    /// Opens claims that failed for want of room and may have it now.
+    pub(crate) fn retry_with_room(&mut self) {
+        let mut due: BTreeSet<Claimant> = BTreeSet::new();
         self.with_room_beside_own(&mut due);
         let classes: Vec<u32> = self.retries.by_room.keys().copied().collect();
         for class in classes {

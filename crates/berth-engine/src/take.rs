@@ -77,12 +77,25 @@ impl Pool {
     fn find_taking_by(&mut self, slot: u32, ask: Ask, way: Way, now: Time) -> Result<Taking, Verdict> {
         self.prove_too_little(slot, &ask, way.rule, way.own)?;
         self.prove_no_shape(slot, way)?;
+        if way.rule == Rule::Share {
+            self.prove_patience(slot, now)?;
+        }
         let mut units =
             Units::new(self, slot, &ask, way.rule, way.own, self.useful_for(slot, &ask, way), now);
         let found = self.search(slot, ask, way, &mut units);
         let retry = units.retry;
-        self.retries.attempt = self.retries.attempt.into_iter().chain(retry).min();
+        self.retries.note(retry);
         found
+    }
+
+    /// Says "not yet" to a share for which the wait has not been long enough.
+    fn prove_patience(&mut self, slot: u32, now: Time) -> Result<(), Verdict> {
+        let from = self.patient_from(slot);
+        if from <= now {
+            return Ok(());
+        }
+        self.retries.note(Some(from));
+        Err(Verdict::NotEntitled)
     }
 
     /// Where victims could make room, unless they are needed for more than that, wherever they run.

@@ -53,6 +53,8 @@ pub(crate) struct Units<'a> {
     claimant: Option<(u32, i32)>,
     current: Option<Run<'a>>,
     looked_at: usize,
+    /// How long after its start work is left alone by the rule that takes.
+    patience: Span,
     /// When the first protected victim can be taken.
     pub(crate) retry: Option<Time>,
 }
@@ -87,6 +89,7 @@ impl<'a> Units<'a> {
             claimant: own,
             current: None,
             looked_at: 0,
+            patience: if rule == Rule::Share { pool.policy.patience } else { Span::ZERO },
             retry: None,
         };
         units.find_extras();
@@ -178,7 +181,7 @@ impl<'a> Units<'a> {
                     && size <= self.ledger.largest_from(self.pool, entry.project)
             }
         };
-        allowed && self.is_unprotected(since, self.pool.queues[entry.project as usize].min_run)
+        allowed && self.is_unprotected(since, self.min_run(entry.project))
     }
 
     /// What was started at this very instant is not evicted at it, nor anything inside its minimum run time.
@@ -237,7 +240,12 @@ impl<'a> Units<'a> {
         };
         let queue = &self.pool.queues[project as usize];
         let victims = queue.victims.in_order(self.now, self.pool.policy.lost_cap, largest);
-        Some(Run { victims, min_run: queue.min_run, below })
+        Some(Run { victims, min_run: self.min_run(project), below })
+    }
+
+    /// How long work of a project runs before it can be taken.
+    fn min_run(&self, project: u32) -> Span {
+        self.pool.queues[project as usize].min_run.max(self.patience)
     }
 
     /// The next project from which something may be taken, and the largest victim it could give.

@@ -173,8 +173,8 @@ fn check_reason(world: &World, explanation: &Explanation) -> Vec<String> {
                 _ => {}
             }
         }
-        WaitReason::MinimumRun { until } => {
-            demand(*until > world.now, "the minimum run has ended already");
+        WaitReason::MinimumRun { until } | WaitReason::Patience { until } => {
+            demand(*until > world.now, "what it waits for has come already");
             let mut later = world.clone();
             later.confirm();
             later.now = *until;
@@ -182,8 +182,8 @@ fn check_reason(world: &World, explanation: &Explanation) -> Vec<String> {
             later.confirm();
             later.plan();
             let waits = later.engine.explain(workload.id, later.now);
-            let same = WaitReason::MinimumRun { until: *until };
-            demand(waits.is_none_or(|waits| waits.reason != same), "it still waits for the same instant");
+            let still = waits.is_some_and(|waits| waits.reason == explanation.reason);
+            demand(!still, "it still waits for the same instant");
         }
         WaitReason::Leaving { workloads } => {
             demand(!workloads.is_empty(), "nobody is named as leaving");

@@ -145,7 +145,7 @@ fn weight_zero_does_not_borrow_even_when_gpus_are_idle() {
 
 #[test]
 fn idle_capacity_is_used_beyond_the_fair_share_and_is_then_reclaimable() {
-    let mut world = world(&[4]);
+    let mut world = world_with(impatient(), &[4]);
     add(&mut world, [weighted(1, 1), weighted(2, 1)]);
     let ids = submit_many(&mut world, 4, train(1, 1));
     // It cannot fit beside its rival's share, so the rest would stay idle for fairness.
@@ -278,7 +278,7 @@ fn a_project_at_its_quota_loses_nothing_to_others() {
 
 #[test]
 fn share_reclaim_stops_before_it_takes_a_project_below_its_share() {
-    let mut world = world(&[3]);
+    let mut world = world_with(impatient(), &[3]);
     add(&mut world, [weighted(1, 1), weighted(2, 1)]);
     submit_many(&mut world, 3, train(1, 1));
     world.settle();
@@ -292,7 +292,7 @@ fn share_reclaim_stops_before_it_takes_a_project_below_its_share() {
 
 #[test]
 fn share_reclaim_waits_when_the_only_victim_would_fall_below_its_share() {
-    let mut world = world(&[4]);
+    let mut world = world_with(impatient(), &[4]);
     add(&mut world, [weighted(1, 1), weighted(2, 1)]);
     run(&mut world, train(1, 3));
     submit_many(&mut world, 2, train(1, 1));
@@ -300,6 +300,56 @@ fn share_reclaim_waits_when_the_only_victim_would_fall_below_its_share() {
     let claim = run(&mut world, train(2, 2));
     assert_eq!(evictions(&world), vec![]);
     assert!(!runs(&world, claim));
+}
+
+#[test]
+fn a_share_is_reclaimed_when_the_claimant_has_waited_and_that_instant_is_the_wake() {
+    let policy = Policy { reserve_after: Span::secs(100_000), ..Policy::default() };
+    let mut world = world_with(policy.clone(), &[2]);
+    add(&mut world, [weighted(1, 1), weighted(2, 1)]);
+    submit_many(&mut world, 2, train(1, 1));
+    world.settle();
+    let claim = world.submit(train(2, 1));
+    let until = world.now + policy.patience;
+    assert_eq!(world.plan(), Plan { at: world.now, actions: vec![], wake: Some(until) });
+    assert_eq!(reason(&world, claim), WaitReason::Patience { until });
+    world.now = Time(until.0 - 1);
+    assert_eq!(world.plan().actions, vec![]);
+    world.now = until;
+    world.settle();
+    assert_eq!(gpus(&world, &[1, 2]), whole(&[1, 1]));
+    assert_eq!(evictions(&world)[0].1, EvictRule::ShareReclaim);
+}
+
+#[test]
+fn a_share_is_not_reclaimed_from_work_that_started_a_moment_ago() {
+    let mut world = world(&[2, 2]);
+    let patience = Policy::default().patience;
+    add(&mut world, [weighted(1, 1), weighted(2, 1)]);
+    let ids = submit_many(&mut world, 4, train(1, 1));
+    world.settle();
+    let claim = world.submit(train(2, 2));
+    let until = world.now + patience;
+    world.now = Time(until.0 - 1);
+    // By what it would lose, the young one would be the first to go, and its neighbour with it.
+    end(&mut world, ids[0]);
+    let young = run(&mut world, train(1, 1));
+    assert!(runs(&world, young) && !runs(&world, claim));
+    world.now = until;
+    world.settle();
+    assert!(runs(&world, young) && runs(&world, claim));
+    assert_eq!(evictions(&world).len(), 2);
+}
+
+#[test]
+fn quota_is_reclaimed_at_once_from_work_that_started_a_moment_ago() {
+    let mut world = world(&[1]);
+    add(&mut world, [project(1, 0), project(2, 1)]);
+    let borrower = run(&mut world, train(1, 1));
+    world.now = world.now + Span(1);
+    let owner = run(&mut world, train(2, 1));
+    assert_eq!(evictions(&world), vec![(borrower, EvictRule::QuotaReclaim)]);
+    assert!(runs(&world, owner));
 }
 
 #[test]

@@ -274,6 +274,26 @@ fn a_move_makes_room_once_the_wait_outweighs_it_and_evicts_nobody() {
 }
 
 #[test]
+fn a_borrower_is_moved_for_only_after_its_patience_and_a_guarantee_before() {
+    // A reservation would name the very node that a move clears.
+    let policy = Policy { reserve_after: Span::secs(100_000), ..Policy::default() };
+    for (quota, patient) in [(2, false), (0, true)] {
+        let (mut world, _, claim) = split_scene(policy.clone());
+        let came = world.state.workloads[&claim].submitted;
+        add(&mut world, [project(1, quota), project(2, quota)]);
+        for _ in 0..64 {
+            let wake = world.plan().wake;
+            if !world.state.workloads[&claim].is_queued() {
+                break;
+            }
+            world.now = wake.expect("the move will be made at some instant");
+        }
+        assert_eq!(actions(&world).filter(|action| matches!(action, Action::Move { .. })).count(), 1);
+        assert_eq!(world.now >= came + policy.patience, patient);
+    }
+}
+
+#[test]
 fn nothing_is_moved_when_moves_are_off() {
     let (mut world, _, claim) = split_scene(Policy { moves: false, ..Policy::default() });
     world.now = world.now + Span::secs(500);

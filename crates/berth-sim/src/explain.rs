@@ -63,6 +63,12 @@ fn reason(state: &State, reason: &WaitReason) -> String {
         WaitReason::MinimumRun { until } => {
             format!("what it needs may be taken when minimum run times end, first at {}", clock(*until))
         }
+        WaitReason::Patience { until } => {
+            let until = clock(*until);
+            format!(
+                "a fairer share may be taken when it has waited, and others have run, long enough: at {until}"
+            )
+        }
         WaitReason::Leaving { workloads } => {
             let who = names(state, workloads.iter().copied());
             format!("its places are decided; these have yet to leave them: {who}")

@@ -24,6 +24,9 @@ pub struct Policy {
     pub lost_cap: Span,
     /// Time a restart costs, charged to every move.
     pub restart_cost: Span,
+    /// Share reclaim and moves are for work that has waited this long, and disturb only work that has run this long.
+    /// What is owed within quota never waits for it.
+    pub patience: Span,
     /// Whether running work may be moved to let waiting work start.
     pub moves: bool,
     /// Steps of one search for victims beyond what bounds and the greedy search decide.
@@ -39,6 +42,7 @@ impl Default for Policy {
             reservations_per_pool: 4,
             lost_cap: Span::secs(3600),
             restart_cost: Span::secs(30),
+            patience: Span::secs(3600),
             moves: true,
             search_steps: 20_000,
             mix: Vec::new(),

@@ -109,6 +109,11 @@ pub enum WaitReason {
         /// The first instant at which that may change.
         until: Time,
     },
+    /// What it needs can be taken once it has waited, or others have run, long enough for a fairer share.
+    Patience {
+        /// The first instant at which that may change.
+        until: Time,
+    },
     /// Its places are decided; it waits for others to leave them.
     Leaving {
         /// Who.

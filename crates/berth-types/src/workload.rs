@@ -284,6 +284,11 @@ impl Workload {
         }
     }
 
+    /// When its wait began: with its submission, and anew with each eviction.
+    pub fn waits_since(&self) -> Time {
+        self.evicted.map_or(self.submitted, |evicted| evicted.max(self.submitted))
+    }
+
     /// The work an eviction at `now` destroys, in GPU-milliseconds: since the last checkpoint or start. Without
     /// checkpoints it counts at most `cap` per GPU.
     pub fn work_lost(&self, now: Time, cap: Span) -> u128 {

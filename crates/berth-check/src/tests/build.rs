@@ -190,9 +190,13 @@ pub(crate) fn plan<const N: usize>(actions: [Action; N]) -> Plan {
     Plan { at: NOW, actions: actions.into(), wake: None }
 }
 
+/// A patience that everybody has had who came or started [`EARLIER`].
+pub(crate) const PATIENCE: Span = Span::secs(60);
+
 /// The rules a plan breaks, each once.
 pub(crate) fn broken<const N: usize>(state: &State, actions: [Action; N]) -> Vec<Rule> {
-    rules(crate::check_plan(&Policy::default(), state, &plan(actions)))
+    let policy = Policy { patience: PATIENCE, ..Policy::default() };
+    rules(crate::check_plan(&policy, state, &plan(actions)))
 }
 
 /// The rules a settled state breaks, each once.

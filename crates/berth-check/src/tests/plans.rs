@@ -88,6 +88,19 @@ fn a_move_makes_room_for_a_winner() {
 }
 
 #[test]
+fn a_move_for_a_borrower_comes_after_a_wait() {
+    let waiting = |gpus| {
+        let mut all = fragmented();
+        all.projects.insert(ProjectId(2), project(2, quota(gpus)));
+        all.workloads.get_mut(&WorkloadId(3)).unwrap().submitted = Time(NOW.0 - PATIENCE.0 + 1);
+        all
+    };
+    let actions = |basis| [moved(2, place(0, 1, [1]), Some(3)), hold(3, [place(0, 2, [0, 1])], basis)];
+    assert_eq!(broken(&waiting(2), actions(Quota)), []);
+    assert_eq!(broken(&waiting(0), actions(StartBasis::FairShare)), [Rule::Patience]);
+}
+
+#[test]
 fn a_leaver_moves_when_its_turn_comes() {
     let leaver = leaving(train(2, 1, 1), [place(0, 1, [0])]);
     let all = |waiting| {

@@ -133,6 +133,29 @@ fn a_share_is_reclaimed_only_from_above_a_share() {
 }
 
 #[test]
+fn a_share_is_reclaimed_after_a_wait_and_from_work_that_has_run() {
+    let reclaim = [evict(1, 3, ShareReclaim, 2), held(FairShare)];
+    let recent = Time(NOW.0 - PATIENCE.0 + 1);
+    let mut all = borrowed(0, 0);
+    all.workloads.get_mut(&WorkloadId(3)).unwrap().submitted = recent;
+    assert_eq!(broken(&all, reclaim.clone()), [Rule::Patience]);
+    // An eviction begins the wait anew.
+    let mut all = borrowed(0, 0);
+    all.workloads.get_mut(&WorkloadId(3)).unwrap().evicted = Some(recent);
+    assert_eq!(broken(&all, reclaim.clone()), [Rule::Patience]);
+    let mut all = borrowed(0, 0);
+    let Phase::Running { since, .. } = &mut all.workloads.get_mut(&WorkloadId(1)).unwrap().phase else {
+        unreachable!("it runs")
+    };
+    *since = recent;
+    assert!(broken(&all, reclaim).contains(&Rule::Patience));
+    // What is owed within quota waits for nobody.
+    let mut all = borrowed(2, 2);
+    all.workloads.get_mut(&WorkloadId(3)).unwrap().submitted = recent;
+    assert_eq!(broken(&all, [evict(1, 3, QuotaReclaim, 2), held(Quota)]), []);
+}
+
+#[test]
 fn preemption_stays_inside_a_project_and_below_a_priority() {
     let waiting = |project, priority| {
         let mut all = borrowed(0, 0);

@@ -20,6 +20,7 @@ pub fn policy(random: &mut Random) -> Policy {
     Policy {
         reserve_after: Span::secs(*random.pick(&[5, 600, 1_000_000])),
         moves: random.chance(60),
+        patience: Span::secs(*random.pick(&[0, 20, 3600])),
         ..Policy::default()
     }
 }

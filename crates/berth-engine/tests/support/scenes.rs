@@ -9,6 +9,11 @@ pub fn world(nodes: &[usize]) -> World {
     world_with(Policy::default(), nodes)
 }
 
+/// Shares are reclaimed and work is moved at once.
+pub fn impatient() -> Policy {
+    Policy { patience: Span::ZERO, ..Policy::default() }
+}
+
 pub fn world_with(policy: Policy, nodes: &[usize]) -> World {
     let mut world = World::new(policy);
     for (index, devices) in nodes.iter().enumerate() {

@@ -34,8 +34,15 @@ const ASKING: [&str; 2] = ["explain", "expect"];
 pub(super) const RESERVED: &[&str] = &[
     "free", "running", "queued", "held", "finished", "evicted", "moved", "shrunk", "grown", "share", "none",
 ];
-const POLICY_KEYS: [&str; 6] =
-    ["reserve-after", "reservations-per-pool", "lost-cap", "restart-cost", "moves", "search-steps"];
+const POLICY_KEYS: [&str; 7] = [
+    "reserve-after",
+    "reservations-per-pool",
+    "lost-cap",
+    "restart-cost",
+    "patience",
+    "moves",
+    "search-steps",
+];
 /// A scenario is a text somebody reads; larger histories are traces.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
@@ -147,6 +154,7 @@ impl Parser {
             ("reserve-after", &mut policy.reserve_after),
             ("lost-cap", &mut policy.lost_cap),
             ("restart-cost", &mut policy.restart_cost),
+            ("patience", &mut policy.patience),
         ] {
             if let Some(value) = settings.take(key, &mut problems, words::span) {
                 *span = value;

@@ -70,13 +70,14 @@ pub enum Decision {
     Grown,
 }
 
-const REASONS: [&str; 8] = [
+const REASONS: [&str; 9] = [
     "never",
     "limit",
     "non-preemptible-quota",
     "no-borrowing",
     "no-capacity",
     "minimum-run",
+    "patience",
     "leaving",
     "ready",
 ];
@@ -90,8 +91,9 @@ fn reason_word(reason: &WaitReason) -> &'static str {
         WaitReason::NoBorrowing { .. } => REASONS[3],
         WaitReason::NoCapacity { .. } => REASONS[4],
         WaitReason::MinimumRun { .. } => REASONS[5],
-        WaitReason::Leaving { .. } => REASONS[6],
-        WaitReason::Ready => REASONS[7],
+        WaitReason::Patience { .. } => REASONS[6],
+        WaitReason::Leaving { .. } => REASONS[7],
+        WaitReason::Ready => REASONS[8],
     }
 }
 

@@ -84,8 +84,8 @@ impl<'a> Berth<'a> {
     }
 
     /// Carries out one plan: who is told to leave is gone at once, who is told to start runs at once.
-    fn carry_out(&mut self, plan: Plan, now: u64, decisions: &mut Vec<Decision>) -> anyhow::Result<()> {
-        let at = Time(now * 1000);
+    fn carry_out(&mut self, plan: Plan, decisions: &mut Vec<Decision>) -> anyhow::Result<()> {
+        let at = plan.at;
         for action in plan.actions {
             let workload = action.workload();
             let job = workload.0 as usize;
@@ -99,7 +99,8 @@ impl<'a> Berth<'a> {
                     decisions.push(Decision::Start { job, places });
                 }
                 Action::Evict { .. } | Action::Move { .. } => {
-                    self.moves += u64::from(matches!(action, Action::Move { .. }));
+                    // A job that was leaving already and finds another place was counted when it was evicted.
+                    self.moves += u64::from(matches!(action, Action::Move { winner: Some(_), .. }));
                     let leaving = self.engine.workload(workload).map(|workload| workload.leaving().to_vec());
                     let leaving = leaving.context("the engine evicted a job it does not know")?;
                     // A job that was only held had not started, so nothing of it runs or is lost.
@@ -146,13 +147,22 @@ impl Scheduler for Berth<'_> {
 
     fn plan(&mut self, now: u64) -> anyhow::Result<Vec<Decision>> {
         let mut decisions = Vec::new();
+        let (mut at, next_second) = (Time(now * 1000), Time((now + 1) * 1000));
         for _ in 0..PLANS_MAX {
-            let plan = self.engine.plan(Time(now * 1000));
-            self.wake = plan.wake.map(|wake| wake.0.div_ceil(1000));
-            if plan.actions.is_empty() {
-                return Ok(decisions);
+            let plan = self.engine.plan(at);
+            if !plan.actions.is_empty() {
+                self.carry_out(plan, &mut decisions)?;
+                continue;
             }
-            self.carry_out(plan, now, &mut decisions)?;
+            // The trace knows seconds and the engine instants: what it wants to decide before the next second belongs
+            // to this one.
+            match plan.wake.filter(|wake| *wake < next_second) {
+                Some(wake) => at = wake,
+                None => {
+                    self.wake = plan.wake.map(|wake| wake.0.div_ceil(1000));
+                    return Ok(decisions);
+                }
+            }
         }
         bail!("the engine still decides after {PLANS_MAX} plans at second {now}")
     }
