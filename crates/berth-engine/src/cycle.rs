@@ -87,7 +87,7 @@ impl Pool {
                 }
                 break;
             };
-            let before = actions.len();
+            let (before, capacity) = (actions.len(), self.capacity);
             match next {
                 Next::Takes(slot) => {
                     if self.take(slot, now, actions).is_err() {
@@ -102,8 +102,9 @@ impl Pool {
             }
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);
-            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets.
-            if self.asks_by_memory {
+            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. Who is
+            // evicted from a node that takes no more work takes that capacity along.
+            if self.asks_by_memory || self.capacity != capacity {
                 self.refresh_shares();
             }
         }
