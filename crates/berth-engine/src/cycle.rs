@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! held that can start -> limits that ran out -> (heads in order: start | take)* until nothing moves
-//!   -> reservations filled and made -> moves -> elastic extras
+//!   -> reservations filled, passed and made -> moves -> elastic extras
 //! ```
 
 use crate::{order::Next, pool::Pool};
@@ -21,6 +21,10 @@ impl Pool {
             self.retry_takes(now);
             self.serve_heads(now, actions);
             self.fill_reservations(now, actions);
+            // Nobody passes a reservation for whom there is room beside it.
+            if actions.len() == before {
+                self.pass_reservations(now, actions);
+            }
             // Nobody is moved for whom there is room already.
             if actions.len() == before {
                 self.make_moves(now, actions);

@@ -62,6 +62,7 @@ impl Pool {
         }
         match self.find_taking(slot, now) {
             Ok(_) => WaitReason::Ready,
+            Err(_) if self.may_pass(slot, now) => WaitReason::Ready,
             Err(verdict) => match self.heads.attempt_retry {
                 Some(until) if within_quota || within_share => WaitReason::MinimumRun { until },
                 _ => WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict },

@@ -5,7 +5,7 @@
 //! told in whatever order, the same state gives the same plan.
 //!
 //! ```text
-//! Change -> Pool (nodes, tree, queues, shapes) -> heads in order -> start | take | reserve | move | grow -> Plan
+//! Change -> Pool (nodes, tree, queues, shapes) -> heads in order -> start | take | reserve | pass | move | grow -> Plan
 //! ```
 
 mod admit;
@@ -21,6 +21,7 @@ mod mix;
 mod moves;
 mod node;
 mod order;
+mod pass;
 mod place;
 mod pool;
 mod queue;

@@ -23,8 +23,15 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// A waiting workload as the head of its project.
+    pub(crate) fn of(pool: &Pool, slot: u32) -> Self {
+        let workload = &pool.entry(slot).workload;
+        let (id, submitted) = (workload.id, workload.submitted);
+        Self { slot, priority: workload.spec.priority, submitted, id, asked: pool.class_of(slot).asked }
+    }
+
     /// Its place in the queue of its project.
-    fn in_queue(&self) -> (Reverse<i32>, Time, WorkloadId) {
+    pub(crate) fn in_queue(&self) -> (Reverse<i32>, Time, WorkloadId) {
         (Reverse(self.priority), self.submitted, self.id)
     }
 }
@@ -226,6 +233,20 @@ impl Pool {
             .filter_map(|child| {
                 of(&self.heads.best[*child as usize]).map(|head| (self.tree.at(*child), head))
             })
+            .min_by(compare)
+            .map(|(_, head)| head)
+    }
+}
+
+impl Pool {
+    /// The first of these heads of projects below an account, compared level by level.
+    pub(crate) fn first_head(&self, below: u32, heads: &BTreeMap<u32, Head>) -> Option<Head> {
+        if let Some(head) = heads.get(&below) {
+            return Some(*head);
+        }
+        let children = self.tree.at(below).children.iter();
+        children
+            .filter_map(|child| Some((self.tree.at(*child), self.first_head(*child, heads)?)))
             .min_by(compare)
             .map(|(_, head)| head)
     }

@@ -224,6 +224,51 @@ fn a_reservation_never_holds_against_quota_reclaim() {
     assert!(!world.state.workloads[&large].reserved_places().is_empty());
 }
 
+/// Two nodes, of four GPUs and of one. On the first are two GPUs of a session that must end after `session_secs`, and
+/// a borrower of all four has a reservation; on the second a project is at its quota. The waiting session of that
+/// project can have no places but reserved ones.
+fn passing_scene(session_secs: Option<u64>, waiting_secs: Option<u64>) -> (World, WorkloadId, WorkloadId) {
+    let policy = Policy { reserve_after: Span::secs(10), ..Policy::default() };
+    let mut world = world_with(policy, &[4, 1]);
+    label(&mut world, 2, "rack", "r2");
+    add(&mut world, [project(1, 2), project(2, 0), project(3, 1)]);
+    let max_run = session_secs.map(Span::secs);
+    world.submit(WorkloadSpec { max_run, ..interactive(1, 2) });
+    world.submit(WorkloadSpec { selector: on_rack("r2"), ..train(3, 1) });
+    let large = world.submit(train(2, 4));
+    world.settle();
+    world.now = world.now + Span::secs(10);
+    world.settle();
+    assert!(!world.state.workloads[&large].reserved_places().is_empty());
+    let max_run = waiting_secs.map(Span::secs);
+    let waiting = run(&mut world, WorkloadSpec { max_run, ..prioritised(50, interactive(3, 1)) });
+    (world, waiting, large)
+}
+
+#[test]
+fn work_that_ends_before_those_in_the_way_of_a_reservation_passes_it() {
+    let (mut world, waiting, large) = passing_scene(Some(60), Some(40));
+    assert!(matches!(world.state.workloads[&waiting].phase, Phase::Running { passing: false, .. }));
+    assert_eq!(nodes_of(&world, waiting), vec![1]);
+    let passed_at = world.plan().wake.expect("the end of the session that passes");
+    world.now = passed_at;
+    world.settle();
+    assert!(!runs(&world, waiting) && !runs(&world, large));
+    let filled_at = world.plan().wake.expect("the end of the session in the way");
+    world.now = filled_at;
+    world.settle();
+    assert_eq!(world.state.workloads[&large].running_since(), Some(filled_at));
+    assert_eq!(evictions(&world), vec![]);
+}
+
+#[test]
+fn non_preemptible_work_waits_beside_a_reservation_that_it_could_delay() {
+    for (session_secs, waiting_secs) in [(Some(60), Some(60)), (Some(60), None), (None, Some(1))] {
+        let (world, waiting, _) = passing_scene(session_secs, waiting_secs);
+        assert!(!runs(&world, waiting), "{session_secs:?} {waiting_secs:?}");
+    }
+}
+
 #[test]
 fn a_project_has_one_reservation_at_a_time() {
     let (mut world, _, large) = reserved_scene();
