@@ -1,6 +1,7 @@
 //! What a waiting workload is entitled to.
 
 use crate::{
+    ledger::Dimensions,
     pool::{Class, Pool},
     tree::{Amounts, GPU},
 };
@@ -105,6 +106,18 @@ impl Pool {
     /// Whether the ask keeps every account within quota.
     pub(crate) fn within_quota(&self, ask: &Ask) -> bool {
         self.tree.path(ask.project).all(|(_, node)| node.within(&node.used, &ask.amounts, ask.model))
+    }
+
+    /// Whether the ask keeps every account within quota once this much of its own project's work is gone.
+    pub(crate) fn within_quota_after(&self, ask: &Ask, given: &Dimensions) -> bool {
+        self.tree.path(ask.project).all(|(_, node)| {
+            let mut used = node.used.clone();
+            used.amounts.iter_mut().zip(given).for_each(|(used, given)| *used -= given);
+            if let Some(of_model) = ask.model.and_then(|model| used.models.get_mut(model)) {
+                *of_model -= given[3];
+            }
+            node.within(&used, &ask.amounts, ask.model)
+        })
     }
 
     /// Whether the ask keeps every account within its fair share.

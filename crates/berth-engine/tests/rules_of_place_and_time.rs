@@ -224,6 +224,22 @@ fn a_reservation_never_holds_against_quota_reclaim() {
     assert!(!world.state.workloads[&large].reserved_places().is_empty());
 }
 
+#[test]
+fn a_reservation_does_not_hold_against_a_claim_that_its_own_project_brings_within_quota() {
+    let policy = Policy { reserve_after: Span::secs(10), ..Policy::default() };
+    let mut world = world_with(policy, &[4]);
+    add(&mut world, [project(1, 2), project(2, 0), project(3, 2)]);
+    let own = run(&mut world, train(1, 2));
+    run(&mut world, interactive(3, 2));
+    let large = run(&mut world, train(2, 4));
+    world.now = world.now + Span::secs(10);
+    world.settle();
+    assert!(!world.state.workloads[&large].reserved_places().is_empty());
+    let claim = run(&mut world, interactive(1, 2));
+    assert!(runs(&world, claim));
+    assert_eq!(evictions(&world), vec![(own, EvictRule::Preemption)]);
+}
+
 /// Two nodes, of four GPUs and of one. On the first are two GPUs of a session that must end after `session_secs`, and
 /// a borrower of all four has a reservation; on the second a project is at its quota. The waiting session of that
 /// project can have no places but reserved ones.
