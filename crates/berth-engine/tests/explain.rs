@@ -46,12 +46,48 @@ impl Books<'_> {
     }
 
     fn used(&self, account: Account, counts: impl Fn(&Workload) -> bool) -> Gpus {
-        let below = self.state.workloads.values().filter(|workload| {
+        self.places(account, counts).map(Place::gpus).sum()
+    }
+
+    fn places(&self, account: Account, counts: impl Fn(&Workload) -> bool) -> impl Iterator<Item = &Place> {
+        let below = self.state.workloads.values().filter(move |workload| {
             workload.spec.pool == self.pool
                 && self.accounts_of(workload).contains(&account)
                 && counts(workload)
         });
-        below.flat_map(|workload| workload.base_places().map(Place::gpus).collect::<Vec<_>>()).sum()
+        below.flat_map(Workload::base_places)
+    }
+
+    /// Whether the numbers of a quota are those that are set and used, and together pass it.
+    fn is_passed(&self, account: Account, passed: &PassedQuota, counts: impl Fn(&Workload) -> bool) -> bool {
+        let (entitlement, places) = (self.entitlement(account), self.places(account, counts));
+        match passed {
+            // The quota of a department that has none is what its children have.
+            PassedQuota::Gpus(gpus) => {
+                entitlement.quota.unwrap_or(gpus.quota) == gpus.quota
+                    && gpus.used == places.map(Place::gpus).sum()
+                    && gpus.used + gpus.asked > gpus.quota
+            }
+            PassedQuota::Model(model, gpus) => {
+                let devices = places.flat_map(|place| place.devices.iter().map(|taken| (place.node, *taken)));
+                let of_model = devices.filter(|(node, taken)| {
+                    self.state.nodes[node].devices[usize::from(taken.device)].model == *model
+                });
+                entitlement.model_quotas.get(model) == Some(&gpus.quota)
+                    && gpus.used == of_model.map(|(_, taken)| taken.share.gpus()).sum()
+                    && gpus.used + gpus.asked > gpus.quota
+            }
+            PassedQuota::Cpu(cpu) => {
+                entitlement.cpu_quota == Some(cpu.quota)
+                    && cpu.used == places.map(|place| place.cpu).sum()
+                    && cpu.used + cpu.asked > cpu.quota
+            }
+            PassedQuota::Memory(memory) => {
+                entitlement.memory_quota == Some(memory.quota)
+                    && memory.used == places.map(|place| place.memory).sum()
+                    && memory.used + memory.asked > memory.quota
+            }
+        }
     }
 
     fn entitlement(&self, account: Account) -> Entitlement {
@@ -60,14 +96,6 @@ impl Books<'_> {
             Account::Department(id) => &self.state.departments[&id].entitlements,
         };
         entitlements.get(&self.pool).cloned().unwrap_or_default()
-    }
-
-    /// Whether a quota of CPU, memory or a model can be what is passed; reasons name the numbers of GPUs only.
-    fn has_other_quota(&self, account: Account) -> bool {
-        let entitlement = self.entitlement(account);
-        entitlement.cpu_quota.is_some()
-            || entitlement.memory_quota.is_some()
-            || !entitlement.model_quotas.is_empty()
     }
 }
 
@@ -143,20 +171,19 @@ fn check_reason(world: &World, explanation: &Explanation) -> Vec<String> {
             demand(books.used(*account, |_| true) == *used, "what is used is not what is used");
             demand(*used + *asked > *limit, "the limit would not be passed");
         }
-        WaitReason::NonPreemptibleQuota { account, quota, used, asked } => {
+        WaitReason::NonPreemptibleQuota { account, passed } => {
             demand(!workload.spec.preemptible, "it is preemptible");
             demand(books.accounts_of(workload).contains(account), "the quota is of another's account");
-            let fixed = books.used(*account, |other| !other.spec.preemptible);
-            demand(fixed == *used, "what non-preemptible work uses is not what it uses");
-            let passes = *used + *asked > *quota || books.has_other_quota(*account);
-            demand(passes, "the quota would not be passed by non-preemptible work");
+            let passes = books.is_passed(*account, passed, |other| !other.spec.preemptible);
+            demand(passes, "non-preemptible work would not pass the quota by these numbers");
         }
-        WaitReason::NoBorrowing { account, quota, used, asked } => {
+        WaitReason::NoBorrowing { account, passed } => {
             let entitlement = books.entitlement(*account);
             demand(entitlement.weight == Some(Gpus::ZERO), "the weight is not zero");
-            demand(books.used(*account, |_| true) == *used, "what is used is not what is used");
-            let passes = *used + *asked > *quota || books.has_other_quota(*account);
-            demand(passes, "the quota would not be passed by borrowing");
+            demand(
+                books.is_passed(*account, passed, |_| true),
+                "borrowing would not pass the quota by these numbers",
+            );
         }
         WaitReason::NoCapacity { fits, needed, within_share, verdict, .. } => {
             demand(fits < needed, "no capacity, though as many fit as are needed");

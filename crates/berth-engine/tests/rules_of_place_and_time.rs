@@ -463,7 +463,36 @@ fn a_cpu_quota_bounds_non_preemptible_work_where_it_is_set() {
     let ids = submit_many(&mut world, 2, spec);
     world.settle();
     assert_eq!(world.queued(), vec![ids[1]]);
-    assert!(matches!(reason(&world, ids[1]), WaitReason::NonPreemptibleQuota { .. }));
+    let (account, cores) = (Account::Project(ProjectId(1)), Cpu::cores);
+    let passed = PassedQuota::Cpu(Passed { quota: cores(4), used: cores(3), asked: cores(3) });
+    assert_eq!(reason(&world, ids[1]), WaitReason::NonPreemptibleQuota { account, passed });
+}
+
+#[test]
+fn what_bounds_non_preemptible_work_is_named() {
+    let waits_for = |adjust: fn(&mut Entitlement)| {
+        let mut world = world(&[2]);
+        add(&mut world, [entitled(1, 2, adjust)]);
+        let mut spec = interactive(1, 1);
+        spec.request.memory = Bytes::gib(3);
+        spec.request.models.insert("V100".into());
+        run(&mut world, spec.clone());
+        let waiting = run(&mut world, spec);
+        match reason(&world, waiting) {
+            WaitReason::NonPreemptibleQuota { passed, .. } => passed,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (quota, asked) = (Bytes::gib(4), Bytes::gib(3));
+    assert_eq!(
+        waits_for(|entitlement| entitlement.memory_quota = Some(Bytes::gib(4))),
+        PassedQuota::Memory(Passed { quota, used: asked, asked })
+    );
+    let one = Gpus::ONE;
+    assert_eq!(
+        waits_for(|entitlement| entitlement.model_quotas = [("V100".into(), Gpus::ONE)].into()),
+        PassedQuota::Model("V100".into(), Passed { quota: one, used: one, asked: one })
+    );
 }
 
 #[test]
