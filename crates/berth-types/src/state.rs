@@ -160,6 +160,18 @@ impl State {
         Ok(())
     }
 
+    /// Levels of departments from this one down, itself included.
+    fn levels_from(&self, id: DepartmentId) -> usize {
+        if !self.departments.contains_key(&id) {
+            return 1;
+        }
+        let depths = self
+            .departments
+            .values()
+            .filter_map(|department| self.ancestors(Some(department.id)).position(|above| above.id == id));
+        1 + depths.max().unwrap_or(0)
+    }
+
     fn validate_department(&self, department: &Department) -> Result<(), ChangeError> {
         if let Some(parent) = department.parent {
             if !self.departments.contains_key(&parent) && parent != department.id {
@@ -169,6 +181,14 @@ impl State {
             {
                 return Err(ChangeError::CyclicDepartment(department.id));
             }
+        }
+        let levels = self.ancestors(department.parent).count() + self.levels_from(department.id);
+        if levels > Department::LEVELS_MAX {
+            return Err(ChangeError::Invalid(format!(
+                "department {}: {levels} levels of departments; at most {} are supported",
+                department.name,
+                Department::LEVELS_MAX
+            )));
         }
         department.entitlements.values().try_for_each(validate_entitlement)
     }
@@ -294,4 +314,37 @@ pub fn validate_submission(workload: &Workload) -> Result<(), ChangeError> {
         return invalid("names a GPU model but asks for no GPU");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn department(id: u64, parent: Option<u64>) -> Change {
+        Change::DepartmentSet(Department {
+            id: DepartmentId(id),
+            name: format!("d{id}"),
+            parent: parent.map(DepartmentId),
+            entitlements: BTreeMap::new(),
+        })
+    }
+
+    fn too_deep(name: &str) -> Result<(), ChangeError> {
+        let text = format!("department {name}: 17 levels of departments; at most 16 are supported");
+        Err(ChangeError::Invalid(text))
+    }
+
+    #[test]
+    fn departments_are_nested_to_a_bounded_depth() {
+        let mut state = State::default();
+        for id in 1..=16 {
+            state.apply(&department(id, (id > 1).then(|| id - 1))).expect("within the bound");
+        }
+        assert_eq!(state.apply(&department(17, Some(16))), too_deep("d17"));
+        assert_eq!(state.apply(&department(17, Some(15))), Ok(()));
+        // A chain cannot become longer at its upper end either.
+        state.apply(&department(18, None)).expect("a chain of its own");
+        assert_eq!(state.apply(&department(1, Some(18))), too_deep("d1"));
+        assert_eq!(state.apply(&department(2, Some(18))), Ok(()));
+    }
 }
