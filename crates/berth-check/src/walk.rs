@@ -9,7 +9,8 @@ use crate::{
     places::{check_gang, check_topology},
     reserve::{check_filled, check_mark, check_reserve, check_reserved_capacity, run_limit},
     starts::{
-        Beginning, check_beginning, check_decided_room, check_entitled, check_held_start, check_new_places,
+        Beginning, check_beginning, check_decided_room, check_entitled, check_held_basis, check_held_start,
+        check_new_places,
     },
     taking::{Group, Winning, check_group, check_victim, winner_of},
 };
@@ -79,8 +80,9 @@ impl Walk<'_> {
         };
         match action {
             Action::Start { places, basis, passing, .. } => match &workload.phase {
-                Phase::Held { places: held, .. } => {
+                Phase::Held { places: held, basis: held_by, .. } => {
                     let mut findings = check_held_start(&self.state, &workload, held, places);
+                    findings.extend(check_held_basis(&workload, *held_by, *basis));
                     findings.extend(check_mark(&self.state, &workload, places, *passing, false));
                     findings
                 }

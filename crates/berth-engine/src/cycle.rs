@@ -5,7 +5,7 @@
 //!   -> reservations filled, passed and made -> moves -> elastic extras
 //! ```
 
-use crate::{order::Next, pool::Pool};
+use crate::{claim::Ask, order::Next, pool::Pool};
 use berth_types::{Action, Change, Phase, Span, StartBasis, StopReason, Time};
 
 impl Pool {
@@ -63,22 +63,22 @@ impl Pool {
     fn start_held(&mut self, now: Time, actions: &mut Vec<Action>) {
         for (_, slot) in std::mem::take(&mut self.held_to_check) {
             let entry = self.entry(slot);
-            let Phase::Held { places, leaving } = &entry.workload.phase else { continue };
+            let Phase::Held { places, basis, leaving } = &entry.workload.phase else { continue };
             if !leaving.is_empty() || !self.free_now(places) {
                 continue;
             }
-            let (workload, places) = (entry.workload.id, places.clone());
-            let ask = self.ask(entry.project, self.class_of(slot));
-            // What it was held for is part of what its accounts use already.
-            let basis =
-                if self.within_quota_now(ask.project) { StartBasis::Quota } else { StartBasis::FairShare };
+            let (workload, places, held_by) = (entry.workload.id, places.clone(), *basis);
+            let basis = held_by.unwrap_or_else(|| self.basis_of_moved(slot));
             let passing = self.passes_reservation(slot, &places);
             self.decide(slot, Action::Start { workload, places, basis, passing }, now, actions);
         }
     }
 
-    fn within_quota_now(&self, project: u32) -> bool {
-        self.tree.path(project).all(|(_, node)| node.within(&node.used, &[0; 3], None))
+    /// Why a moved workload may start again: it is part of what its accounts use already.
+    fn basis_of_moved(&mut self, slot: u32) -> StartBasis {
+        self.refresh_shares();
+        let ask = self.ask(self.entry(slot).project, self.class_of(slot));
+        self.basis(&Ask { amounts: [0; 3], ..ask })
     }
 
     /// Serves heads in order until none may start or take.

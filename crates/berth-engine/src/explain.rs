@@ -27,7 +27,7 @@ pub(crate) fn explain(engine: &Engine, id: WorkloadId, now: Time) -> Option<Expl
     let holders = pool.holders(slot);
     let reason = match &pool.entry(slot).workload.phase {
         Phase::Queued { .. } => pool.wait_reason(slot, now),
-        Phase::Held { places, leaving } => {
+        Phase::Held { places, leaving, .. } => {
             let mine: Vec<Place> = places.clone();
             let workloads = if leaving.is_empty() { pool.leaving_from(&mine) } else { vec![id] };
             WaitReason::Leaving { workloads }

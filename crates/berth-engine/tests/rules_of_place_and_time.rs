@@ -198,7 +198,8 @@ fn a_large_job_gets_a_reservation_and_passing_work_makes_way_for_it() {
     end(&mut world, session);
     world.settle();
     assert_eq!(evictions(&world), vec![(passing, EvictRule::Passing)]);
-    assert_eq!(basis(&world, large), StartBasis::Reservation);
+    // It is held until the one that passed has left, and started by what it was held by.
+    assert_eq!(bases(&world, large), vec![StartBasis::Reservation; 2]);
     assert_eq!(nodes_of(&world, large), vec![1]);
 }
 

@@ -112,7 +112,8 @@ fn a_leaver_takes_only_after_the_instant_of_its_eviction() {
                 with(leaver, |own| own.evicted = Some(evicted)),
                 run(train(1, 1, 1), [place(0, 1, [1])]),
                 with(fixed(train(3, 3, 1)), |own| {
-                    own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
+                    own.phase =
+                        Phase::Held { places: vec![place(0, 1, [0])], basis: None, leaving: Vec::new() };
                 }),
             ],
         )

@@ -132,7 +132,7 @@ fn the_fewest_victims_are_counted() {
 #[test]
 fn held_work_does_not_wait_for_nobody() {
     let held = with(train(1, 1, 1), |own| {
-        own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
+        own.phase = Phase::Held { places: vec![place(0, 1, [0])], basis: None, leaving: Vec::new() };
     });
     let in_the_way = leaving(train(2, 1, 1), [place(0, 1, [0])]);
     let projects = || [project(1, quota(2))];

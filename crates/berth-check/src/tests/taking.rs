@@ -63,7 +63,7 @@ fn non_preemptible_fresh_and_held_work_is_not_taken() {
 
     let mut all = borrowed(2, 2);
     all.workloads.get_mut(&WorkloadId(1)).unwrap().phase =
-        Phase::Held { places: vec![place(0, 1, [0, 1])], leaving: Vec::new() };
+        Phase::Held { places: vec![place(0, 1, [0, 1])], basis: None, leaving: Vec::new() };
     let found = broken(&all, [evict(1, 3, QuotaReclaim, 0), start(3, [place(0, 1, [0, 1])], Quota)]);
     assert_eq!(found, [Rule::VictimRuns]);
 }
