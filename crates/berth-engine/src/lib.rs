@@ -155,12 +155,7 @@ impl Engine {
             nodes: self.nodes.clone(),
             departments: self.organisation.departments.clone(),
             projects: self.organisation.projects.clone(),
-            workloads: self
-                .pools
-                .values()
-                .flat_map(Pool::workloads)
-                .map(|workload| (workload.id, workload.clone()))
-                .collect(),
+            workloads: self.pools.values().flat_map(Pool::workloads).cloned().collect(),
         }
     }
 

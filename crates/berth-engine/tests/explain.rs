@@ -136,7 +136,7 @@ fn fits_an_empty_pool(world: &World, workload: &Workload) -> bool {
     project.entitlements = [(workload.spec.pool.clone(), entitlement)].into();
     alone.projects.insert(project.id, project);
     let fresh = Workload::submitted(workload.id, workload.spec.clone(), workload.submitted);
-    alone.workloads.insert(workload.id, fresh);
+    alone.workloads.insert(fresh);
     let mut engine = Engine::with_state(Policy::default(), &alone).expect("a state that can be");
     engine.plan(world.now);
     engine.workload(workload.id).expect("was submitted").places().next().is_some()

@@ -21,6 +21,7 @@ mod reason;
 mod request;
 mod state;
 mod workload;
+mod workloads;
 
 pub use amount::{AmountError, Bytes, Cpu, Gpus, Share, Span, Time};
 pub use change::{Change, ChangeError, TaskOutcome};
@@ -33,6 +34,7 @@ pub use reason::{Account, Explanation, Holder, Passed, PassedQuota, Remedy, Verd
 pub use request::{GpuRequest, Request, Tasks, Topology, TopologyLevel};
 pub use state::{State, no_room, validate_entitlement, validate_node, validate_places, validate_submission};
 pub use workload::{AfterStop, Kind, Outcome, Phase, Reservation, Spread, Task, Workload, WorkloadSpec};
+pub use workloads::{WorkloadMut, Workloads};
 
 /// A shared, immutable name: of a model, a label, a pool.
 pub type Name = std::sync::Arc<str>;

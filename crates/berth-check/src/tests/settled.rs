@@ -97,11 +97,11 @@ fn six_nodes_with_twenty_workloads_are_judged_without_trying_every_set() {
     for id in 0..12 {
         let devices = [(id % 2 * 2) as u8, (id % 2 * 2 + 1) as u8];
         let workload = run(train(id, 1 + id % 3, 2), [place(0, 1 + id / 2, devices)]);
-        all.workloads.insert(workload.id, workload);
+        all.workloads.insert(workload);
     }
     for id in 12..20 {
         let workload = train(id, 1 + id % 4, 3);
-        all.workloads.insert(workload.id, workload);
+        all.workloads.insert(workload);
     }
     assert_eq!(check_state(&all), []);
     // Project 4 waits within quota; its first, 15, takes two victims on node 1.

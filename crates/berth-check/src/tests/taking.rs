@@ -136,9 +136,10 @@ fn a_share_is_reclaimed_only_from_above_a_share() {
 fn preemption_stays_inside_a_project_and_below_a_priority() {
     let waiting = |project, priority| {
         let mut all = borrowed(0, 0);
-        let own = all.workloads.get_mut(&WorkloadId(3)).unwrap();
+        let mut own = all.workloads.get_mut(&WorkloadId(3)).unwrap();
         own.spec.project = ProjectId(project);
         own.spec.priority = priority;
+        drop(own);
         all
     };
     let actions = || [evict(1, 3, Preemption, 2), held(Priority)];
