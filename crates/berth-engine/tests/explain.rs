@@ -231,29 +231,12 @@ fn check_remedy(world: &World, explanation: &Explanation) -> Vec<String> {
             problems.push(text.to_string());
         }
     };
-    match &explanation.remedy {
-        Remedy::End(ended) => {
-            demand(!ended.is_empty(), "nothing needs to end, and it waits");
-            demand(starts_after(world, id, ended), "their end does not start it");
-        }
-        Remedy::LiftLimits(accounts, ended) => {
-            let mut lifted = world.clone();
-            for account in accounts {
-                with_entitlement(&mut lifted, *account, &pool, |entitlement| entitlement.limit = None);
-            }
-            demand(!accounts.is_empty(), "no limit is named");
-            demand(starts_after(&lifted, id, ended), "lifting the limits does not start it");
-        }
-        Remedy::RaiseQuota(quotas, ended) => {
-            let mut raised = world.clone();
-            for (account, quota) in quotas {
-                with_entitlement(&mut raised, *account, &pool, |entitlement| {
-                    entitlement.quota = Some(*quota)
-                });
-            }
-            demand(!quotas.is_empty(), "no quota is named");
-            demand(starts_after(&raised, id, ended), "raising the quotas does not start it");
-        }
+    let (limits, quotas, ended): (&[Account], &[(Account, Gpus)], &[WorkloadId]) = match &explanation.remedy {
+        Remedy::End(ended) => (&[], &[], ended),
+        Remedy::LiftLimits(limits, ended) => (limits, &[], ended),
+        Remedy::RaiseQuota(quotas, ended) => (&[], quotas, ended),
+        Remedy::LiftAndRaise(limits, quotas, ended) => (limits, quotas, ended),
+        Remedy::ChangeRequest | Remedy::NotFound => return problems,
         Remedy::Wait => {
             let mut later = world.clone();
             later.confirm();
@@ -262,8 +245,22 @@ fn check_remedy(world: &World, explanation: &Explanation) -> Vec<String> {
             later.plan();
             let placed = later.state.workloads[&id].places().next().is_some();
             demand(placed, "it does not start when those leaving are gone");
+            return problems;
         }
-        Remedy::ChangeRequest | Remedy::NotFound => {}
+    };
+    let mut granted = world.clone();
+    for account in limits {
+        with_entitlement(&mut granted, *account, &pool, |entitlement| entitlement.limit = None);
+    }
+    for (account, quota) in quotas {
+        with_entitlement(&mut granted, *account, &pool, |entitlement| entitlement.quota = Some(*quota));
+    }
+    demand(!(limits.is_empty() && quotas.is_empty() && ended.is_empty()), "nothing is needed, and it waits");
+    demand(starts_after(&granted, id, ended), "that does not start it");
+    // Only of few is it tried whether each is needed.
+    for one in ended.iter().filter(|_| ended.len() <= 8) {
+        let others: Vec<WorkloadId> = ended.iter().copied().filter(|other| other != one).collect();
+        demand(!starts_after(&granted, id, &others), "somebody would end who need not");
     }
     problems
 }
@@ -389,6 +386,17 @@ fn a_limit_of_a_project_and_of_its_department_are_lifted_together() {
     let waiting = run(&mut world, train(1, 1));
     let accounts = vec![Account::Project(ProjectId(1)), Account::Department(DepartmentId(1))];
     assert_eq!(explained(&world, waiting).remedy, Remedy::LiftLimits(accounts, vec![]));
+}
+
+#[test]
+fn behind_a_limit_the_quota_is_named_too() {
+    let mut world = world(&[4]);
+    add(&mut world, [entitled(1, 1, |entitlement| entitlement.limit = Some(Gpus::ONE))]);
+    run(&mut world, interactive(1, 1));
+    let waiting = run(&mut world, interactive(1, 1));
+    let account = Account::Project(ProjectId(1));
+    let remedy = Remedy::LiftAndRaise(vec![account], vec![(account, Gpus::whole(2))], vec![]);
+    assert_eq!(explained(&world, waiting).remedy, remedy);
 }
 
 #[test]

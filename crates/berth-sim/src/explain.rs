@@ -106,17 +106,21 @@ fn remedy(state: &State, remedy: &Remedy) -> String {
         [] => String::new(),
         ids => format!(" and end {}", names(state, ids.iter().copied())),
     };
+    let lift = |accounts: &[Account]| {
+        let owners: Vec<_> = accounts.iter().map(|account| account_name(state, *account)).collect();
+        format!("lift the limit of {}", owners.join(", "))
+    };
+    let raise = |quotas: &[(Account, Gpus)]| {
+        let raised =
+            quotas.iter().map(|(account, quota)| format!("{} to {quota}", account_name(state, *account)));
+        format!("raise the quota of {}", raised.collect::<Vec<_>>().join(", "))
+    };
     match remedy {
         Remedy::End(ids) => format!("end {}", names(state, ids.iter().copied())),
-        Remedy::LiftLimits(accounts, ids) => {
-            let owners: Vec<_> = accounts.iter().map(|account| account_name(state, *account)).collect();
-            format!("lift the limit of {}{}", owners.join(", "), and_end(ids))
-        }
-        Remedy::RaiseQuota(accounts, ids) => {
-            let raise =
-                |(account, quota): &(Account, Gpus)| format!("{} to {quota}", account_name(state, *account));
-            let owners: Vec<_> = accounts.iter().map(raise).collect();
-            format!("raise the quota of {}{}", owners.join(", "), and_end(ids))
+        Remedy::LiftLimits(accounts, ids) => lift(accounts) + &and_end(ids),
+        Remedy::RaiseQuota(quotas, ids) => raise(quotas) + &and_end(ids),
+        Remedy::LiftAndRaise(accounts, quotas, ids) => {
+            format!("{}, {}{}", lift(accounts), raise(quotas), and_end(ids))
         }
         Remedy::ChangeRequest => "ask for less, or for another pool".into(),
         Remedy::Wait => "nothing is needed but a moment".into(),

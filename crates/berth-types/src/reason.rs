@@ -143,6 +143,8 @@ pub enum Remedy {
     LiftLimits(Vec<Account>, Vec<WorkloadId>),
     /// The quota of these accounts grows to this much, and these workloads end.
     RaiseQuota(Vec<(Account, Gpus)>, Vec<WorkloadId>),
+    /// The limits of these accounts are lifted, the quotas of those grow to this much, and these workloads end.
+    LiftAndRaise(Vec<Account>, Vec<(Account, Gpus)>, Vec<WorkloadId>),
     /// Nothing short of another pool or another request.
     ChangeRequest,
     /// Nothing is needed but that those leaving are gone.
