@@ -211,9 +211,12 @@ impl Pool {
                 let class = &self.classes[**class as usize];
                 class.possible && !class.fits && self.barrier(&self.ask(project as u32, class), 0).is_none()
             });
-            let heads = startable.filter_map(|(_, group)| {
-                group.ready().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued())
-            });
+            // An engine that was just told all of this does not know yet who rests, so that is looked at here.
+            let waits = |slot: u32| {
+                let workload = &self.entry(slot).workload;
+                workload.is_queued() && workload.evicted != Some(self.heads.now())
+            };
+            let heads = startable.filter_map(|(_, group)| group.ready().find(|(_, _, _, slot)| waits(*slot)));
             // The wait that counts begins anew with an eviction.
             heads.min().map(|(_, submitted, id, slot)| {
                 (
