@@ -8,8 +8,8 @@ use crate::{
     room::{Room, View},
     starts::{Beginning, check_new_places},
 };
-use berth_types::{Place, Policy, StartBasis, State, Time, Workload};
-use std::collections::BTreeMap;
+use berth_types::{Kind, Phase, Place, Policy, Span, StartBasis, State, Time, Workload};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a reservation may be made. `state` is the state before it.
 pub(crate) fn check_reserve(
@@ -78,25 +78,65 @@ pub(crate) fn check_filled(beginning: &Beginning<'_>) -> Vec<Finding> {
     )]
 }
 
-/// Whether non-preemptible work keeps off what is reserved for others. Work that ends by itself may fit in before,
-/// and a reservation does not hold against work within quota.
-pub(crate) fn check_reserved_capacity(state: &State, workload: &Workload, places: &[Place]) -> Vec<Finding> {
+/// Whether non-preemptible work keeps off what is reserved for others, unless it ends before that is needed. A
+/// reservation does not hold against work within quota. `starts` is when the run begins, if that is known.
+pub(crate) fn check_reserved_capacity(
+    state: &State,
+    workload: &Workload,
+    places: &[Place],
+    starts: Option<Time>,
+) -> Vec<Finding> {
     let ledger = Ledger::new(state, &workload.spec.pool);
-    let exempt = workload.spec.preemptible
-        || workload.spec.max_run.is_some()
-        || Claim::placed(&ledger, workload, places).within_quota(&ledger);
-    if exempt {
+    if workload.spec.preemptible || Claim::placed(&ledger, workload, places).within_quota(&ledger) {
         return Vec::new();
     }
+    let end = starts.zip(run_limit(state, workload)).map(|(start, limit)| start + limit);
     overlapped(state, workload, places)
-        .map(|other| {
-            Finding::new(
-                Rule::ReservedCapacity,
-                format!("non-preemptible workload {} uses what is reserved for {}", workload.id, other.id),
-            )
+        .filter_map(|other| {
+            let fill = expected_fill(state, other);
+            let before = end.zip(fill).is_some_and(|(end, fill)| end <= fill);
+            let text = format!(
+                "non-preemptible workload {} uses what is reserved for {}; it ends by {end:?}, and that is expected \
+                 to be filled at {fill:?}",
+                workload.id, other.id
+            );
+            (!before).then(|| Finding::new(Rule::ReservedCapacity, text))
         })
-        .into_iter()
         .collect()
+}
+
+/// How long a run of the workload may last.
+pub(crate) fn run_limit(state: &State, workload: &Workload) -> Option<Span> {
+    let project = &state.projects[&workload.spec.project];
+    let interactive =
+        (workload.spec.kind == Kind::Interactive).then_some(project.interactive_time_limit).flatten();
+    [workload.spec.max_run, project.time_limit, interactive].into_iter().flatten().min()
+}
+
+/// The first of all known ends at which, with everybody gone who has ended by then, the reserved places are free; the
+/// beginning of time when nobody is in the way. Extras make way at once.
+fn expected_fill(state: &State, owner: &Workload) -> Option<Time> {
+    let Phase::Queued { reservation: Some(reservation) } = &owner.phase else { return None };
+    let others: Vec<(&Workload, Option<Time>)> = workloads_of(state, &owner.spec.pool)
+        .map(|other| (other, makes_way_by(state, other, reservation.since)))
+        .collect();
+    let ends: BTreeSet<Time> = others.iter().filter_map(|(_, end)| *end).collect();
+    std::iter::once(Time(0)).chain(ends).find(|at| {
+        let mut room = Room::empty(state);
+        let stay = others.iter().filter(|(_, end)| end.is_none_or(|end| end > *at));
+        stay.flat_map(|(other, _)| other.base_places()).for_each(|place| room.take(place));
+        room.holds(&reservation.places)
+    })
+}
+
+/// When a workload is out of the way of a reservation made at `reserved`, if that is known.
+fn makes_way_by(state: &State, workload: &Workload, reserved: Time) -> Option<Time> {
+    let Phase::Running { since, passing, .. } = workload.phase else { return None };
+    let project = &state.projects[&workload.spec.project];
+    let by_limit = run_limit(state, workload).map(|limit| since + limit);
+    let by_idle = workload.idle_since.zip(project.idle_limit).map(|(idle, limit)| idle.max(since) + limit);
+    let by_eviction = (passing && since >= reserved).then(|| since + project.min_run.max(Span(1)));
+    [by_limit, by_idle, by_eviction].into_iter().flatten().min()
 }
 
 /// Whether a start is marked as passing exactly when it uses what is reserved for another. `fresh` starts come from
@@ -114,7 +154,7 @@ pub(crate) fn check_mark(
     } else if !passing
         && fresh
         && workload.spec.preemptible
-        && let Some(other) = overlapped(state, workload, places)
+        && let Some(other) = overlapped(state, workload, places).next()
     {
         format!(
             "workload {} uses what is reserved for {} and is not marked as passing",
@@ -126,10 +166,14 @@ pub(crate) fn check_mark(
     vec![Finding::new(Rule::PassingMark, text)]
 }
 
-/// Another workload whose reservation surely cannot be filled beside these places: the two together are more than
-/// a node has.
-fn overlapped<'a>(state: &'a State, workload: &'a Workload, places: &[Place]) -> Option<&'a Workload> {
-    workloads_of(state, &workload.spec.pool).filter(|other| other.id != workload.id).find(|other| {
+/// Other workloads whose reservation surely cannot be filled beside these places: the two together are more than a
+/// node has.
+fn overlapped<'a>(
+    state: &'a State,
+    workload: &'a Workload,
+    places: &'a [Place],
+) -> impl Iterator<Item = &'a Workload> {
+    workloads_of(state, &workload.spec.pool).filter(|other| other.id != workload.id).filter(|other| {
         reservation(other).is_some_and(|reserved| {
             let mut room = Room::empty(state);
             reserved.iter().for_each(|place| room.take(place));

@@ -53,11 +53,15 @@ fn check_quota_reclaim(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
             ));
         }
         // A victim below the common ancestor makes room there, so the claimant is looked at after the taking.
-        for account in upper.into_iter().filter(|own| !claim.within_quota_at(&after, *own)).filter(|own| {
-            // A level above the common ancestor may stay as full as it was.
-            let grows = after.used_gpus(*own) + claim.gpus() > before.used_gpus(*own);
-            grows || claim.path.first() == Some(own)
-        }) {
+        // A level above the common ancestor may stay as full as it was in what it has too much of.
+        let grows = |own: &Account| {
+            claim.dimensions().iter().any(|dimension| {
+                let with = after.used(*own, dimension) + claim.get(dimension);
+                let full = after.tree.quota_in(*own, dimension).is_some_and(|quota| with > quota);
+                full && (with > before.used(*own, dimension) || claim.path.first() == Some(own))
+            })
+        };
+        for account in upper.into_iter().filter(grows) {
             findings.push(Finding::new(
                 Rule::QuotaReclaim,
                 format!(

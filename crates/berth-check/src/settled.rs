@@ -81,7 +81,7 @@ fn check_held(after: &State) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for workload in after.workloads.values() {
-        if let Phase::Held { places, leaving } = &workload.phase
+        if let Phase::Held { places, leaving, .. } = &workload.phase
             && leaving.is_empty()
             && places.iter().all(ready)
             && occupied.holds(places)

@@ -55,6 +55,17 @@ pub(crate) fn check_held_start(
     findings
 }
 
+/// Whether a held workload starts by what it was held by.
+pub(crate) fn check_held_basis(
+    workload: &Workload,
+    held_by: Option<StartBasis>,
+    basis: StartBasis,
+) -> Vec<Finding> {
+    let other = held_by.filter(|held_by| *held_by != basis);
+    let text = |held_by| format!("workload {} was held by {held_by:?} and starts by {basis:?}", workload.id);
+    other.map(|held_by| Finding::new(Rule::Basis, text(held_by))).into_iter().collect()
+}
+
 /// Whether new places have the right shape and are on nodes that may be used.
 pub(crate) fn check_new_places(state: &State, workload: &Workload, places: &[Place]) -> Vec<Finding> {
     let mut findings = check_shape(state, workload, places);

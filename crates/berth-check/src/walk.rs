@@ -7,15 +7,16 @@ use crate::{
     ledger::{reservation, workloads_of},
     order::check_order,
     places::{check_gang, check_topology},
-    reserve::{check_filled, check_mark, check_reserve, check_reserved_capacity},
+    reserve::{check_filled, check_mark, check_reserve, check_reserved_capacity, run_limit},
     starts::{
-        Beginning, check_beginning, check_decided_room, check_entitled, check_held_start, check_new_places,
+        Beginning, check_beginning, check_decided_room, check_entitled, check_held_basis, check_held_start,
+        check_new_places,
     },
     taking::{Group, Winning, check_group, check_victim, winner_of},
 };
 use berth_types::{
-    Action, Change, ChangeError, EvictRule, Kind, Phase, Place, Plan, Policy, StartBasis, State, StopReason,
-    Time, Workload, WorkloadId,
+    Action, Change, ChangeError, EvictRule, Phase, Place, Plan, Policy, StartBasis, State, StopReason, Time,
+    Workload, WorkloadId,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -79,8 +80,9 @@ impl Walk<'_> {
         };
         match action {
             Action::Start { places, basis, passing, .. } => match &workload.phase {
-                Phase::Held { places: held, .. } => {
+                Phase::Held { places: held, basis: held_by, .. } => {
                     let mut findings = check_held_start(&self.state, &workload, held, places);
+                    findings.extend(check_held_basis(&workload, *held_by, *basis));
                     findings.extend(check_mark(&self.state, &workload, places, *passing, false));
                     findings
                 }
@@ -123,7 +125,8 @@ impl Walk<'_> {
         let beginning = Beginning { workload, places, basis, now };
         let mut findings = check_beginning(&self.state, &beginning, self.now);
         findings.extend(check_filled(&beginning));
-        findings.extend(check_reserved_capacity(&self.state, workload, places));
+        let starts = now.then_some(self.now);
+        findings.extend(check_reserved_capacity(&self.state, workload, places, starts));
         match self.groups.remove(&workload.id) {
             Some(group) => {
                 let winning = Winning { after: &self.state, workload, places, basis, now: self.now };
@@ -183,7 +186,7 @@ impl Walk<'_> {
     ) -> Vec<Finding> {
         let mut findings = self.check_destination(workload, places);
         findings.extend(check_entitled(&self.state, workload, places));
-        findings.extend(check_reserved_capacity(&self.state, workload, places));
+        findings.extend(check_reserved_capacity(&self.state, workload, places, None));
         match self.groups.remove(&workload.id) {
             Some(group) => {
                 let winning =
@@ -230,13 +233,7 @@ impl Walk<'_> {
         let project = &self.state.projects[&workload.spec.project];
         let (since, limit) = match reason {
             StopReason::Idle => (workload.idle_since, project.idle_limit),
-            StopReason::TimeLimit => {
-                let interactive = (workload.spec.kind == Kind::Interactive)
-                    .then_some(project.interactive_time_limit)
-                    .flatten();
-                let limits = [workload.spec.max_run, project.time_limit, interactive];
-                (workload.running_since(), limits.into_iter().flatten().min())
-            }
+            StopReason::TimeLimit => (workload.running_since(), run_limit(&self.state, workload)),
         };
         let passed = since.zip(limit).is_some_and(|(since, limit)| self.now.since(since) >= limit);
         if passed {

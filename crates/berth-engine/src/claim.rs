@@ -1,10 +1,11 @@
 //! What a waiting workload is entitled to.
 
 use crate::{
+    ledger::Dimensions,
     pool::{Class, Pool},
-    tree::{Amounts, GPU},
+    tree::{Amounts, CPU, GPU, MEMORY, Node, Usage},
 };
-use berth_types::{Gpus, StartBasis, Time, WaitReason};
+use berth_types::{Bytes, Cpu, Gpus, Passed, PassedQuota, StartBasis, Time, WaitReason};
 
 /// What one waiting workload asks of its accounts.
 #[derive(Clone, Copy, Debug)]
@@ -40,27 +41,59 @@ impl Pool {
             }
         }
         for (_, node) in self.tree.path(ask.project) {
-            let (account, quota) = (node.account, Gpus(node.quota));
+            let account = node.account;
             if !ask.preemptible {
                 if !node.within(&node.non_preemptible, &ask.amounts, ask.model) {
-                    let used = Gpus(node.non_preemptible.amounts[GPU]);
-                    return Some(WaitReason::NonPreemptibleQuota { account, quota, used, asked });
+                    let passed = self.passed_quota(node, &node.non_preemptible, ask);
+                    return Some(WaitReason::NonPreemptibleQuota { account, passed });
                 }
             } else if node.weight == 0 && !self.within_after(node, ask, given) {
-                let used = Gpus(node.used.amounts[GPU].saturating_sub(given));
-                return Some(WaitReason::NoBorrowing { account, quota, used, asked });
+                let passed = self.passed_quota(node, &used_after(node, given), ask);
+                return Some(WaitReason::NoBorrowing { account, passed });
             }
         }
         None
     }
 
-    fn within_after(&self, node: &crate::tree::Node, ask: &Ask, given: u64) -> bool {
+    fn within_after(&self, node: &Node, ask: &Ask, given: u64) -> bool {
         if given == 0 {
             return node.within(&node.used, &ask.amounts, ask.model);
         }
-        let mut used = node.used.clone();
-        used.amounts[GPU] = used.amounts[GPU].saturating_sub(given);
-        node.within(&used, &ask.amounts, ask.model)
+        node.within(&used_after(node, given), &ask.amounts, ask.model)
+    }
+
+    /// The first quota of an account that `used` and the ask together pass.
+    fn passed_quota(&self, node: &Node, used: &Usage, ask: &Ask) -> PassedQuota {
+        let passed = |dimension: usize| {
+            let (used, asked) = (used.amounts[dimension], ask.amounts[dimension]);
+            node.quota_in(dimension).filter(|quota| used + asked > *quota).map(|quota| Passed {
+                quota,
+                used,
+                asked,
+            })
+        };
+        let gpus = |Passed { quota, used, asked }| Passed {
+            quota: Gpus(quota),
+            used: Gpus(used),
+            asked: Gpus(asked),
+        };
+        if let Some(passed) = passed(GPU) {
+            return PassedQuota::Gpus(gpus(passed));
+        }
+        if let Some(Passed { quota, used, asked }) = passed(CPU) {
+            return PassedQuota::Cpu(Passed { quota: Cpu(quota), used: Cpu(used), asked: Cpu(asked) });
+        }
+        if let Some(Passed { quota, used, asked }) = passed(MEMORY) {
+            return PassedQuota::Memory(Passed {
+                quota: Bytes(quota),
+                used: Bytes(used),
+                asked: Bytes(asked),
+            });
+        }
+        let model = ask.model.expect("a quota that is passed in nothing else is of a model");
+        let quota = node.model_quotas.iter().find(|(of, _)| *of == model).map_or(0, |(_, quota)| *quota);
+        let passed = Passed { quota, used: used.model(model), asked: ask.amounts[GPU] };
+        PassedQuota::Model(self.models[model].clone(), gpus(passed))
     }
 
     /// GPUs of the project's own work that must be taken before a start is allowed at all.
@@ -107,6 +140,18 @@ impl Pool {
         self.tree.path(ask.project).all(|(_, node)| node.within(&node.used, &ask.amounts, ask.model))
     }
 
+    /// Whether the ask keeps every account within quota once this much of its own project's work is gone.
+    pub(crate) fn within_quota_after(&self, ask: &Ask, given: &Dimensions) -> bool {
+        self.tree.path(ask.project).all(|(_, node)| {
+            let mut used = node.used.clone();
+            used.amounts.iter_mut().zip(given).for_each(|(used, given)| *used -= given);
+            if let Some(of_model) = ask.model.and_then(|model| used.models.get_mut(model)) {
+                *of_model -= given[3];
+            }
+            node.within(&used, &ask.amounts, ask.model)
+        })
+    }
+
     /// Whether the ask keeps every account within its fair share.
     pub(crate) fn within_share(&self, ask: &Ask) -> bool {
         self.tree.path(ask.project).all(|(_, node)| node.used.amounts[GPU] + ask.amounts[GPU] <= node.share)
@@ -137,4 +182,11 @@ impl Pool {
             StartBasis::Idle
         }
     }
+}
+
+/// What an account uses once so many GPUs are given.
+fn used_after(node: &Node, given: u64) -> Usage {
+    let mut used = node.used.clone();
+    used.amounts[GPU] = used.amounts[GPU].saturating_sub(given);
+    used
 }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! held that can start -> limits that ran out -> (heads in order: start | take)* until nothing moves
-//!   -> reservations filled and made -> moves -> elastic extras
+//!   -> reservations filled, passed and made -> moves -> elastic extras
 //! ```
 
-use crate::{order::Next, pool::Pool, queue::ProjectQueue};
+use crate::{claim::Ask, order::Next, pool::Pool, queue::ProjectQueue};
 use berth_types::{Action, Change, Phase, Span, StartBasis, StopReason, Time};
 
 impl Pool {
@@ -21,6 +21,10 @@ impl Pool {
             self.retry_takes(now);
             self.serve_heads(now, actions);
             self.fill_reservations(now, actions);
+            // Nobody passes a reservation for whom there is room beside it.
+            if actions.len() == before {
+                self.pass_reservations(now, actions);
+            }
             // Nobody is moved for whom there is room already.
             if actions.len() == before {
                 self.make_moves(now, actions);
@@ -59,22 +63,22 @@ impl Pool {
     fn start_held(&mut self, now: Time, actions: &mut Vec<Action>) {
         for (_, slot) in std::mem::take(&mut self.held_to_check) {
             let entry = self.entry(slot);
-            let Phase::Held { places, leaving } = &entry.workload.phase else { continue };
+            let Phase::Held { places, basis, leaving } = &entry.workload.phase else { continue };
             if !leaving.is_empty() || !self.free_now(places) {
                 continue;
             }
-            let (workload, places) = (entry.workload.id, places.clone());
-            let ask = self.ask(entry.project, self.class_of(slot));
-            // What it was held for is part of what its accounts use already.
-            let basis =
-                if self.within_quota_now(ask.project) { StartBasis::Quota } else { StartBasis::FairShare };
+            let (workload, places, held_by) = (entry.workload.id, places.clone(), *basis);
+            let basis = held_by.unwrap_or_else(|| self.basis_of_moved(slot));
             let passing = self.passes_reservation(slot, &places);
             self.decide(slot, Action::Start { workload, places, basis, passing }, now, actions);
         }
     }
 
-    fn within_quota_now(&self, project: u32) -> bool {
-        self.tree.path(project).all(|(_, node)| node.within(&node.used, &[0; 3], None))
+    /// Why a moved workload may start again: it is part of what its accounts use already.
+    fn basis_of_moved(&mut self, slot: u32) -> StartBasis {
+        self.refresh_shares();
+        let ask = self.ask(self.entry(slot).project, self.class_of(slot));
+        self.basis(&Ask { amounts: [0; 3], ..ask })
     }
 
     /// Serves heads in order until none may start or take.
@@ -104,8 +108,8 @@ impl Pool {
             }
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);
-            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. Capacity
-            // goes with what leaves a node that takes nothing new.
+            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. Who is
+            // evicted from a node that takes no more work takes that capacity along.
             if self.asks_by_memory || self.capacity != capacity {
                 self.refresh_shares();
             }

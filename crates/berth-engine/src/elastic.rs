@@ -1,7 +1,13 @@
 //! Elastic extras: on capacity that no waiting minimum can use.
 
-use crate::{pool::Pool, tree::GPU};
-use berth_types::{Action, Phase, Span, Time};
+use crate::{
+    node::{Free, NodeSlot},
+    pool::Pool,
+    shape::Shape,
+    tree::GPU,
+};
+use berth_types::{Action, Phase, Place, Span, Time};
+use std::collections::BTreeSet;
 
 impl Pool {
     /// Gives running elastic workloads more tasks, oldest first, one after another while there is room.
@@ -16,20 +22,13 @@ impl Pool {
                 continue;
             }
             let Phase::Running { tasks, leaving, .. } = &entry.workload.phase else { continue };
-            let used: Vec<u32> = tasks
-                .iter()
-                .map(|task| task.place.rank)
-                .chain(leaving.iter().map(|place| place.rank))
-                .collect();
+            let places = tasks.iter().map(|task| &task.place).chain(leaving);
+            let used: BTreeSet<u32> = places.map(|place| place.rank).collect();
             let extras = tasks.iter().filter(|task| task.extra).count();
             let missing = entry.workload.spec.tasks.extras() as usize - extras;
             let all = entry.workload.spec.tasks.min()..entry.workload.spec.tasks.max();
             let ranks: Vec<u32> = all.filter(|rank| !used.contains(rank)).take(missing).collect();
-            let mut places = Vec::new();
-            for rank in ranks {
-                let Some(place) = self.place_for_extra(slot, rank, &places) else { break };
-                places.push(place);
-            }
+            let places = self.places_for_extras(slot, &ranks);
             if !places.is_empty() {
                 let workload = self.entry(slot).workload.id;
                 self.decide(slot, Action::Grow { workload, places }, now, actions);
@@ -37,35 +36,44 @@ impl Pool {
         }
     }
 
-    /// A place that is free at this moment, beside those already chosen, within every limit.
-    fn place_for_extra(
-        &mut self,
-        slot: u32,
-        rank: u32,
-        chosen: &[berth_types::Place],
-    ) -> Option<berth_types::Place> {
+    /// Places that are free at this moment for as many of these ranks as there are, within every limit.
+    fn places_for_extras(&mut self, slot: u32, ranks: &[u32]) -> Vec<Place> {
         let class = self.entry(slot).class;
         self.class_fits(class);
-        let (entry, class) = (self.entry(slot), self.class_of(slot));
-        let (shape, fit) = &self.shapes[class.shape as usize];
-        let already: u64 = chosen.iter().map(|place| place.gpus().0).sum();
-        let allowed = self.tree.path(entry.project).all(|(_, node)| {
-            let with = node.used.amounts[GPU] + node.extras + already + fit.charge;
-            node.weight > 0 && node.limit.is_none_or(|limit| with <= limit)
-        });
-        if !allowed {
-            return None;
-        }
+        let entry = self.entry(slot);
+        let (shape, fit) = &self.shapes[self.class_of(slot).shape as usize];
+        let mut places: Vec<Place> = Vec::new();
         let home = entry.workload.base_places().next().and_then(|place| self.node_slot(place.node));
-        let domain = home.and_then(|node| fit.domain_of(node))?;
-        fit.best_first().filter(|node| fit.domain_of(*node) == Some(domain)).find_map(|at| {
+        let Some(domain) = home.and_then(|node| fit.domain_of(node)) else { return places };
+        let mut gpus = 0;
+        for at in fit.best_first().filter(|node| fit.domain_of(*node) == Some(domain)) {
             let node = self.node(at);
-            let free = if shape.preemptible { node.decided.clone() } else { node.unreserved() };
-            let mut free = free.and(&node.occupied);
-            for place in chosen.iter().filter(|place| place.node == node.id) {
-                free.take(place);
+            let mut free = free_at_this_moment(node, shape);
+            loop {
+                let Some(rank) = ranks.get(places.len()) else { return places };
+                if !self.allows_extras(entry.project, gpus + fit.charge) {
+                    return places;
+                }
+                let Some(place) = node.choose(shape, &free, *rank) else { break };
+                free.take(&place);
+                gpus += place.gpus().0;
+                places.push(place);
             }
-            node.choose(shape, &free, rank)
+        }
+        places
+    }
+
+    /// Whether a project may have so many more GPUs of extras.
+    fn allows_extras(&self, project: u32, gpus: u64) -> bool {
+        self.tree.path(project).all(|(_, node)| {
+            let with = node.used.amounts[GPU] + node.extras + gpus;
+            node.weight > 0 && node.limit.is_none_or(|limit| with <= limit)
         })
     }
+}
+
+/// What a shape may use of a node without waiting for anybody to leave.
+fn free_at_this_moment(node: &NodeSlot, shape: &Shape) -> Free {
+    let free = if shape.preemptible { node.decided.clone() } else { node.unreserved() };
+    free.and(&node.occupied)
 }

@@ -27,7 +27,7 @@ pub(crate) fn explain(engine: &Engine, id: WorkloadId, now: Time) -> Option<Expl
     let holders = pool.holders(slot);
     let reason = match &pool.entry(slot).workload.phase {
         Phase::Queued { .. } => pool.wait_reason(slot, now),
-        Phase::Held { places, leaving } => {
+        Phase::Held { places, leaving, .. } => {
             let mine: Vec<Place> = places.clone();
             let workloads = if leaving.is_empty() { pool.leaving_from(&mine) } else { vec![id] };
             WaitReason::Leaving { workloads }
@@ -65,6 +65,7 @@ impl Pool {
         let first = firsts.find(|first| first.is_ready_of(class_id)).map_or(slot, |first| first.key.3);
         match self.find_taking(first, now) {
             Ok(_) => WaitReason::Ready,
+            Err(_) if self.may_pass(slot, now) => WaitReason::Ready,
             Err(verdict) => match self.retries.attempt {
                 Some(until) if self.may_reclaim_quota(&ask) => WaitReason::MinimumRun { until },
                 Some(until) if within_share => WaitReason::Patience { until },
@@ -182,40 +183,19 @@ impl Pool {
 
 /// Tries ever larger remedies on copies of the engine until the workload starts.
 fn find_remedy(engine: &Engine, id: WorkloadId, reason: &WaitReason, now: Time) -> Remedy {
-    let pool = &engine.pools[&engine.workload_pools[&id]];
-    let slot = pool.slot(id).expect("was looked up before");
-    let (limits, quotas) = match reason {
-        WaitReason::Limit { .. } => (pool.too_small(slot, reason), Vec::new()),
-        WaitReason::NonPreemptibleQuota { .. } | WaitReason::NoBorrowing { .. } => {
-            (Vec::new(), pool.too_small(slot, reason))
-        }
-        _ => (Vec::new(), Vec::new()),
-    };
     let mut changed = engine.clone();
-    for (account, _) in &limits {
-        let lifted = changed.entitlement_change(*account, &pool.name, |entitlement| entitlement.limit = None);
-        if changed.apply(&lifted).is_err() {
-            return Remedy::NotFound;
-        }
-    }
-    for (account, quota) in &quotas {
-        let raised =
-            changed.entitlement_change(*account, &pool.name, |entitlement| entitlement.quota = Some(*quota));
-        if changed.apply(&raised).is_err() {
-            return Remedy::NotFound;
-        }
-    }
+    let Some((limits, quotas)) = changed.grant(id, reason.clone(), now) else { return Remedy::NotFound };
     let mut ended: BTreeSet<WorkloadId> = BTreeSet::new();
     for _ in 0..REMEDY_ROUNDS {
         let Some(outcome) = try_remedy(&changed, id, &ended, now) else { return Remedy::NotFound };
         if outcome.started {
-            let ended: Vec<WorkloadId> = ended.into_iter().collect();
+            let ended = leave_out_unneeded(&changed, id, ended, now);
+            let limits = limits.into_iter().map(|(account, _)| account).collect::<Vec<_>>();
             return match (limits.is_empty(), quotas.is_empty()) {
                 (true, true) => Remedy::End(ended),
-                (false, _) => {
-                    Remedy::LiftLimits(limits.into_iter().map(|(account, _)| account).collect(), ended)
-                }
+                (false, true) => Remedy::LiftLimits(limits, ended),
                 (true, false) => Remedy::RaiseQuota(quotas, ended),
+                (false, false) => Remedy::LiftAndRaise(limits, quotas, ended),
             };
         }
         let before = ended.len();
@@ -225,6 +205,63 @@ fn find_remedy(engine: &Engine, id: WorkloadId, reason: &WaitReason, now: Time) 
         }
     }
     Remedy::NotFound
+}
+
+/// Ends nobody whose end is not needed. Who was needed beside another may not be without it, so after each that is left
+/// out all are asked again, within bounds; those who came last are the likeliest.
+fn leave_out_unneeded(
+    engine: &Engine,
+    id: WorkloadId,
+    mut ended: BTreeSet<WorkloadId>,
+    now: Time,
+) -> Vec<WorkloadId> {
+    let mut rounds = 0..REMEDY_ROUNDS;
+    let starts_without = |ended: &BTreeSet<WorkloadId>, one: WorkloadId| {
+        let others = ended.iter().copied().filter(|other| *other != one).collect();
+        try_remedy(engine, id, &others, now).is_some_and(|outcome| outcome.started)
+    };
+    while let Some(one) =
+        ended.iter().rev().copied().find(|one| rounds.next().is_some() && starts_without(&ended, *one))
+    {
+        ended.remove(&one);
+    }
+    ended.into_iter().collect()
+}
+
+/// Accounts and what each must become.
+type Grants = Vec<(Account, Gpus)>;
+
+impl Engine {
+    /// Lifts every limit and raises every quota of GPUs that bars a workload, if that can be; behind a limit there can be
+    /// a quota. What still bars it then can only be used less.
+    fn grant(&mut self, id: WorkloadId, mut reason: WaitReason, now: Time) -> Option<(Grants, Grants)> {
+        let name = self.workload_pools[&id].clone();
+        let (mut limits, mut quotas) = (Grants::new(), Grants::new());
+        loop {
+            let lifts = matches!(reason, WaitReason::Limit { .. });
+            let granted = match &reason {
+                WaitReason::Limit { .. } => &mut limits,
+                WaitReason::NonPreemptibleQuota { .. } | WaitReason::NoBorrowing { .. } => &mut quotas,
+                _ => return Some((limits, quotas)),
+            };
+            let pool = &self.pools[&name];
+            let slot = pool.slot(id).expect("was looked up before");
+            let too_small = pool.too_small(slot, &reason);
+            if too_small.is_empty() || !granted.is_empty() {
+                return Some((limits, quotas));
+            }
+            granted.clone_from(&too_small);
+            for (account, amount) in too_small {
+                let change = self.entitlement_change(account, &name, |entitlement| {
+                    if lifts { entitlement.limit = None } else { entitlement.quota = Some(amount) }
+                });
+                self.apply(&change).ok()?;
+            }
+            let pool = self.pools.get_mut(&name).expect("a workload's pool is there");
+            pool.refresh_shares();
+            reason = pool.wait_reason(slot, now);
+        }
+    }
 }
 
 struct Outcome {

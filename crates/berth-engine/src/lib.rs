@@ -5,7 +5,7 @@
 //! told in whatever order, the same state gives the same plan.
 //!
 //! ```text
-//! Change -> Pool (nodes, tree, queues, shapes) -> heads in order -> start | take | reserve | move | grow -> Plan
+//! Change -> Pool (nodes, tree, queues, shapes) -> heads in order -> start | take | reserve | pass | move | grow -> Plan
 //! ```
 
 mod admit;
@@ -21,6 +21,7 @@ mod mix;
 mod moves;
 mod node;
 mod order;
+mod pass;
 mod place;
 mod pool;
 mod queue;
@@ -155,12 +156,7 @@ impl Engine {
             nodes: self.nodes.clone(),
             departments: self.organisation.departments.clone(),
             projects: self.organisation.projects.clone(),
-            workloads: self
-                .pools
-                .values()
-                .flat_map(Pool::workloads)
-                .map(|workload| (workload.id, workload.clone()))
-                .collect(),
+            workloads: self.pools.values().flat_map(Pool::workloads).cloned().collect(),
         }
     }
 

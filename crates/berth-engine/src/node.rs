@@ -217,8 +217,13 @@ impl NodeSlot {
 
     /// What is left of `free` without what reservations of others than `owner` name.
     pub(crate) fn unreserved_of(&self, free: &Free, owner: u32) -> Free {
+        self.unreserved_beside(free, |of| of == owner)
+    }
+
+    /// What is left of `free` without what reservations name, but for those of owners that are `passed`.
+    pub(crate) fn unreserved_beside(&self, free: &Free, passed: impl Fn(u32) -> bool) -> Free {
         let mut free = free.clone();
-        for (_, place) in self.reserved.iter().filter(|(of, _)| *of != owner) {
+        for (_, place) in self.reserved.iter().filter(|(of, _)| !passed(*of)) {
             free.withhold(place);
         }
         free

@@ -9,7 +9,7 @@ use crate::{
 use berth_types::{Phase, Time, Workload, WorkloadId};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
 };
 
 /// The workload a project or department would start next.
@@ -23,6 +23,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// A waiting workload as the head of its project.
+    pub(crate) fn of(pool: &Pool, slot: u32) -> Self {
+        let workload = &pool.entry(slot).workload;
+        let (id, submitted) = (workload.id, workload.submitted);
+        Self { slot, priority: workload.spec.priority, submitted, id, asked: pool.class_of(slot).asked }
+    }
+
     /// Its place in the queue of its project.
     pub(crate) fn in_queue(&self) -> (Reverse<i32>, Time, WorkloadId) {
         (Reverse(self.priority), self.submitted, self.id)
@@ -291,6 +298,18 @@ impl Pool {
                 self.reopen_project(project);
             }
         }
+    }
+
+    /// The first of these heads of projects below an account, compared level by level.
+    pub(crate) fn first_head(&self, below: u32, heads: &BTreeMap<u32, Head>) -> Option<Head> {
+        if let Some(head) = heads.get(&below) {
+            return Some(*head);
+        }
+        let children = self.tree.at(below).children.iter();
+        children
+            .filter_map(|child| Some((self.tree.at(*child), self.first_head(*child, heads)?)))
+            .min_by(compare)
+            .map(|(_, head)| head)
     }
 
     /// How a waiting workload stands at the instant that is being planned.

@@ -17,7 +17,7 @@ use crate::{
 };
 use berth_types::{
     Action, AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, NodeId,
-    Phase, Place, Policy, Project, ProjectId, Time, Workload, WorkloadId,
+    Phase, Place, Policy, Project, ProjectId, Span, Time, Workload, WorkloadId,
 };
 use std::{
     cmp::Reverse,
@@ -544,14 +544,21 @@ impl Pool {
         }
     }
 
-    fn deadline(&self, entry: &Entry, since: Time) -> Option<Time> {
+    /// When a run that began at `since` must end.
+    pub(crate) fn deadline(&self, entry: &Entry, since: Time) -> Option<Time> {
         let workload = &entry.workload;
         let queue = &self.queues[entry.project as usize];
-        let interactive =
-            (workload.spec.kind == Kind::Interactive).then_some(queue.interactive_time_limit).flatten();
-        let by_limit = [workload.spec.max_run, queue.time_limit, interactive].into_iter().flatten().min();
+        let by_limit = self.run_limit(entry).map(|limit| since + limit);
         let by_idle = workload.idle_since.zip(queue.idle_limit).map(|(idle, limit)| idle.max(since) + limit);
-        by_limit.map(|limit| since + limit).into_iter().chain(by_idle).min()
+        by_limit.into_iter().chain(by_idle).min()
+    }
+
+    /// How long a run may last: its own maximum, or a limit of its project.
+    pub(crate) fn run_limit(&self, entry: &Entry) -> Option<Span> {
+        let spec = &entry.workload.spec;
+        let queue = &self.queues[entry.project as usize];
+        let interactive = (spec.kind == Kind::Interactive).then_some(queue.interactive_time_limit).flatten();
+        [spec.max_run, queue.time_limit, interactive].into_iter().flatten().min()
     }
 
     fn project_place(&mut self, place: &Place, slot: u32, sign: Sign) {
@@ -616,6 +623,8 @@ impl Pool {
     fn project_reserved(&mut self, place: &Place, slot: u32, sign: Sign) {
         let Some(at) = self.node_slot(place.node) else { return };
         self.version += 1;
+        // Who keeps off reservations sees another pool now.
+        self.mark_all_heads();
         self.touch(place.node);
         let node = self.nodes[at as usize].as_mut().expect("was just touched");
         match sign {

@@ -84,6 +84,12 @@ impl Victims {
         below.flat_map(|(_, members)| members).map(|(_, _, _, slot, _)| *slot)
     }
 
+    /// GPUs of those below a priority.
+    pub(crate) fn gpus_below(&self, priority: i32) -> u64 {
+        let below = self.groups.iter().take_while(|(group, _)| group.priority < priority);
+        below.map(|(group, members)| group.gpus * members.len() as u64).sum()
+    }
+
     /// The lowest priority that could be taken.
     pub(crate) fn lowest_priority(&self) -> Option<i32> {
         self.groups.first_key_value().map(|(group, _)| group.priority)

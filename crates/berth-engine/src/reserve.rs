@@ -114,14 +114,7 @@ impl Pool {
     /// The workloads passing a reservation made at `reserved` whose end frees all of `places`, or none if that does
     /// not.
     fn passing_on(&mut self, places: &[Place], reserved: Time, now: Time) -> Option<Vec<u32>> {
-        let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
-        for place in places {
-            let slot = self.node_slot(place.node)?;
-            if !self.node(slot).ready {
-                return None;
-            }
-            nodes.entry(slot).or_insert_with(|| self.node(slot).decided.clone());
-        }
+        let mut nodes = self.free_around(places)?;
         let mut candidates: BTreeSet<(u128, berth_types::WorkloadId, u32)> = BTreeSet::new();
         let mut retry = self.next_fill;
         for slot in nodes.keys() {
@@ -145,18 +138,7 @@ impl Pool {
             }
         }
         self.next_fill = retry;
-        let fits = |nodes: &BTreeMap<u32, Free>| {
-            let mut trial = nodes.clone();
-            places.iter().all(|place| {
-                let slot = self.node_slot(place.node).expect("was looked up before");
-                let free = trial.get_mut(&slot).expect("was put there");
-                let holds = free.holds(place);
-                if holds {
-                    free.take(place);
-                }
-                holds
-            })
-        };
+        let fits = |nodes: &BTreeMap<u32, Free>| self.hold_together(nodes, places);
         let change = |nodes: &mut BTreeMap<u32, Free>, victim: u32, give: bool| {
             for place in self.entry(victim).workload.places() {
                 let slot = self.node_slot(place.node).expect("a running task is on a node");
@@ -186,6 +168,30 @@ impl Pool {
             }
         }
         Some(victims)
+    }
+
+    /// What is free on the nodes of some places; nothing when one of them takes no work.
+    pub(crate) fn free_around(&self, places: &[Place]) -> Option<BTreeMap<u32, Free>> {
+        let mut nodes = BTreeMap::new();
+        for place in places {
+            let slot = self.node_slot(place.node).filter(|slot| self.node(*slot).ready)?;
+            nodes.entry(slot).or_insert_with(|| self.node(slot).decided.clone());
+        }
+        Some(nodes)
+    }
+
+    /// Whether all places are free at once on nodes with this much free.
+    pub(crate) fn hold_together(&self, nodes: &BTreeMap<u32, Free>, places: &[Place]) -> bool {
+        let mut trial = nodes.clone();
+        places.iter().all(|place| {
+            let slot = self.node_slot(place.node).expect("a place is on a node");
+            let free = trial.get_mut(&slot).expect("its node is among them");
+            let holds = free.holds(place);
+            if holds {
+                free.take(place);
+            }
+            holds
+        })
     }
 
     /// Names places for heads that have waited long and fit nowhere.

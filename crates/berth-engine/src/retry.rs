@@ -7,6 +7,7 @@ use crate::{
     node::Free,
     pool::Pool,
     queue::{Claim, First},
+    tree::GPU,
 };
 use berth_types::{Place, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,11 @@ impl Retries {
     /// When time alone may let a failed claim succeed.
     pub(crate) fn next(&self) -> Option<Time> {
         self.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// When time alone may let a claim succeed, if it failed.
+    pub(crate) fn retry_of(&self, claimant: Claimant) -> Option<Time> {
+        self.failed.get(&claimant)?.retry
     }
 
     /// Notes when time alone may let the take that is being tried succeed.
@@ -127,7 +133,7 @@ impl Pool {
         let (shape, fit) = &self.shapes[class.shape as usize];
         let from_others =
             self.may_reclaim_quota(ask) || (self.may_take_from_others(ask) && self.patient_from(slot) <= now);
-        if from_others || !self.extras.is_empty() {
+        if from_others || !self.extras.is_empty() || self.may_come_within_quota(slot, ask) {
             return Needs::Change;
         }
         let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
@@ -152,6 +158,20 @@ impl Pool {
             true => Needs::Room(missing),
             false => Needs::Change,
         }
+    }
+
+    /// Whether work that must keep off reservations might come within quota, against which none holds, if its project
+    /// gives all it can.
+    fn may_come_within_quota(&self, slot: u32, ask: &Ask) -> bool {
+        if ask.preemptible || self.reservations.is_empty() {
+            return false;
+        }
+        let priority = self.entry(slot).workload.spec.priority;
+        let given = self.queues[ask.project as usize].victims.gpus_below(priority);
+        self.tree.path(ask.project).all(|(_, node)| {
+            let used = node.used.amounts[GPU].saturating_sub(given);
+            !node.has_quota || used + ask.amounts[GPU] <= node.quota
+        })
     }
 
     /// Closes the claim of a project's first workload of a class.
@@ -224,7 +244,7 @@ impl Pool {
                 let opens = match first.claim {
                     Claim::Open => false,
                     Claim::NotEntitled => self.could_take(project, &first),
-                    Claim::Failed => self.is_entitled_otherwise(project, first.class),
+                    Claim::Failed => self.is_entitled_otherwise(project, &first),
                 };
                 if opens {
                     self.open_claim(project, first.class);
@@ -235,13 +255,17 @@ impl Pool {
 
     /// Whether a claim that failed for want of room has another title to take from others than it had, or must give
     /// something now.
-    fn is_entitled_otherwise(&self, project: u32, class: u32) -> bool {
-        let Some(failure) = self.retries.failed.get(&(project, class)) else { return false };
-        let ask = self.ask(project, &self.classes[class as usize]);
+    fn is_entitled_otherwise(&self, project: u32, first: &First) -> bool {
+        let Some(failure) = self.retries.failed.get(&(project, first.class)) else { return false };
+        let ask = self.ask(project, &self.classes[first.class as usize]);
         match (failure.needs, self.must_give(&ask)) {
             (Needs::Change, _) => false,
             (Needs::OwnRoom, given) if given > 0 => true,
-            _ => self.may_reclaim_quota(&ask) || self.may_take_from_others(&ask) != failure.retry.is_some(),
+            _ => {
+                self.may_come_within_quota(first.key.3, &ask)
+                    || self.may_reclaim_quota(&ask)
+                    || self.may_take_from_others(&ask) != failure.retry.is_some()
+            }
         }
     }
 

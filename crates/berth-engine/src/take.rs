@@ -100,8 +100,11 @@ impl Pool {
 
     /// Where victims could make room, unless they are needed for more than that, wherever they run.
     fn useful_for(&self, slot: u32, ask: &Ask, way: Way) -> Option<Useful<'_>> {
-        let anywhere = self.must_give(ask) > 0
-            || must_take(self, ask, way.rule) > 0
+        // What its own project gives may bring a claim within quota, against which no reservation holds.
+        let lifts_reservations = way.own && !ask.preemptible && !self.reservations.is_empty();
+        let anywhere = lifts_reservations
+            || self.must_give(ask) > 0
+            || must_take(self, ask, way.rule) != [0; 3]
             || !self.tight_limits(ask).is_empty();
         (!anywhere).then(|| {
             let entry = self.entry(slot);

@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 pub(crate) type Amounts = [u64; 3];
 /// Position of GPUs in [`Amounts`].
 pub(crate) const GPU: usize = 0;
+/// Position of CPU in [`Amounts`].
+pub(crate) const CPU: usize = 1;
+/// Position of memory in [`Amounts`].
+pub(crate) const MEMORY: usize = 2;
 
 /// What is used by one account.
 #[derive(Clone, Debug, Default)]

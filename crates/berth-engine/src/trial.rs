@@ -8,7 +8,7 @@ use crate::{
     node::{Free, NodeSlot},
     pool::Pool,
     shape::Shape,
-    tree::GPU,
+    tree::{Amounts, GPU},
     units::Units,
 };
 use berth_types::{NodeId, Place, Verdict};
@@ -69,15 +69,17 @@ pub(crate) struct Trial<'a> {
     shape: &'a Shape,
     fit: &'a Fit,
     min: u64,
-    project: u32,
-    model: Option<usize>,
+    ask: Ask,
     /// Reserved capacity counts as free.
     ignores_reservations: bool,
+    /// Nodes with reservations that the claimant may use.
+    reserved: Vec<u32>,
     must_give: u64,
-    given: u64,
+    /// What is taken of the claimant's own project.
+    given: Dimensions,
     /// What must be taken in all, so that a full department does not grow.
-    must_take: u64,
-    all_taken: u64,
+    must_take: Amounts,
+    all_taken: Amounts,
     /// Accounts whose limit extras stand in the way of: how much must go below each, and how much does.
     tight: Vec<(u32, u64, u64)>,
     /// Victims of other projects; without any, no quota is reclaimed.
@@ -103,13 +105,13 @@ impl<'a> Trial<'a> {
             shape,
             fit,
             min: u64::from(class.min),
-            project: ask.project,
-            model: ask.model,
+            ask,
             ignores_reservations: shape.preemptible || pool.within_quota(&ask),
+            reserved: Vec::new(),
             must_give,
-            given: 0,
+            given: [0; 4],
             must_take: must_take(pool, &ask, rule),
-            all_taken: 0,
+            all_taken: [0; 3],
             tight: pool.tight_limits(&ask).into_iter().map(|(account, over)| (account, over, 0)).collect(),
             from_others: 0,
             ledger: Ledger::new(pool, ask, rule, line),
@@ -134,8 +136,11 @@ impl<'a> Trial<'a> {
             let places =
                 reservations.flat_map(|(_, _, slot)| self.pool.entry(*slot).workload.reserved_places());
             let nodes: BTreeSet<NodeId> = places.map(|place| place.node).collect();
-            for slot in nodes.into_iter().filter_map(|id| self.pool.node_slot(id)) {
-                self.look_at(slot);
+            let usable = |slot: &u32| self.fit.domain_of(*slot).is_some() && self.pool.node(*slot).ready;
+            self.reserved =
+                nodes.into_iter().filter_map(|id| self.pool.node_slot(id)).filter(usable).collect();
+            for at in 0..self.reserved.len() {
+                self.look_at(self.reserved[at]);
             }
         }
         self.find_domain();
@@ -474,9 +479,9 @@ impl<'a> Trial<'a> {
     }
 
     fn suffices(&self) -> bool {
-        self.given >= self.must_give
+        self.given[GPU] >= self.must_give
             && self.tight.iter().all(|(_, over, gone)| gone >= over)
-            && (self.from_others == 0 || self.all_taken >= self.must_take)
+            && (self.from_others == 0 || (0..3).all(|of| self.all_taken[of] >= self.must_take[of]))
             && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
     }
 
@@ -505,7 +510,7 @@ impl<'a> Trial<'a> {
     /// What a workload is charged, in the dimensions of a budget.
     fn size_of(&self, slot: u32) -> Dimensions {
         let workload = &self.pool.entry(slot).workload;
-        if let Some(model) = self.model {
+        if let Some(model) = self.ask.model {
             let charge = self.pool.charge_of(workload.base_places());
             let of_model = charge.models.iter().find(|(of, _)| *of == model).map_or(0, |(_, gpus)| *gpus);
             return [charge.amounts[0], charge.amounts[1], charge.amounts[2], of_model];
@@ -549,10 +554,11 @@ impl<'a> Trial<'a> {
             return;
         }
         let project = self.pool.entry(taken.unit.slot).project;
-        self.all_taken = if take { self.all_taken + taken.size[0] } else { self.all_taken - taken.size[0] };
-        match (project == self.project, take) {
-            (true, true) => self.given += taken.size[0],
-            (true, false) => self.given -= taken.size[0],
+        for (all, size) in self.all_taken.iter_mut().zip(taken.size) {
+            *all = if take { *all + size } else { *all - size };
+        }
+        match (project == self.ask.project, take) {
+            (true, _) => self.give_own(&taken.size, take),
             (false, true) => {
                 self.from_others += 1;
                 self.ledger.may_take_from(self.pool, project);
@@ -561,6 +567,22 @@ impl<'a> Trial<'a> {
             (false, false) => {
                 self.from_others -= 1;
                 self.ledger.give(project, &taken.size);
+            }
+        }
+    }
+
+    /// What its own project gives may bring a claim within quota, and then no reservation holds against it.
+    fn give_own(&mut self, size: &Dimensions, take: bool) {
+        for (given, size) in self.given.iter_mut().zip(size) {
+            *given = if take { *given + size } else { *given - size };
+        }
+        if self.reserved.is_empty() {
+            return;
+        }
+        let ignores = self.pool.within_quota_after(&self.ask, &self.given);
+        if std::mem::replace(&mut self.ignores_reservations, ignores) != ignores {
+            for at in 0..self.reserved.len() {
+                self.recount(self.reserved[at]);
             }
         }
     }
@@ -585,12 +607,9 @@ impl<'a> Trial<'a> {
 
     /// Makes a node part of the trial as it is.
     fn look_at(&mut self, slot: u32) {
-        let node = self.pool.node(slot);
-        if self.fit.domain_of(slot).is_some() && node.ready {
-            let trial = TrialNode { free: node.decided.clone(), copies: self.fit.copies_on(slot) };
-            self.nodes.insert(slot, trial);
-            self.recount(slot);
-        }
+        let free = self.pool.node(slot).decided.clone();
+        self.nodes.insert(slot, TrialNode { free, copies: self.fit.copies_on(slot) });
+        self.recount(slot);
     }
 
     /// Counts again how many tasks a node of the trial holds.
@@ -616,12 +635,15 @@ impl<'a> Trial<'a> {
 }
 
 /// How much must be taken inside a full department so that it does not grow, or comes within its quota.
-pub(crate) fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> u64 {
-    let Rule::QuotaInside(full) = rule else { return 0 };
-    let mut most = 0;
+pub(crate) fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> Amounts {
+    let mut most = [0; 3];
+    let Rule::QuotaInside(full) = rule else { return most };
     for (_, node) in pool.tree.path(ask.project).skip_while(|(position, _)| *position != full) {
-        let over = (node.used.amounts[GPU] + ask.amounts[GPU]).saturating_sub(node.quota);
-        most = most.max(over.min(ask.amounts[GPU]));
+        for dimension in (0..3).filter(|_| node.has_quota) {
+            let with = node.used.amounts[dimension] + ask.amounts[dimension];
+            let over = node.quota_in(dimension).map_or(0, |quota| with.saturating_sub(quota));
+            most[dimension] = most[dimension].max(over.min(ask.amounts[dimension]));
+        }
     }
     most
 }

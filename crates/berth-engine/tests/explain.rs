@@ -46,12 +46,48 @@ impl Books<'_> {
     }
 
     fn used(&self, account: Account, counts: impl Fn(&Workload) -> bool) -> Gpus {
-        let below = self.state.workloads.values().filter(|workload| {
+        self.places(account, counts).map(Place::gpus).sum()
+    }
+
+    fn places(&self, account: Account, counts: impl Fn(&Workload) -> bool) -> impl Iterator<Item = &Place> {
+        let below = self.state.workloads.values().filter(move |workload| {
             workload.spec.pool == self.pool
                 && self.accounts_of(workload).contains(&account)
                 && counts(workload)
         });
-        below.flat_map(|workload| workload.base_places().map(Place::gpus).collect::<Vec<_>>()).sum()
+        below.flat_map(Workload::base_places)
+    }
+
+    /// Whether the numbers of a quota are those that are set and used, and together pass it.
+    fn is_passed(&self, account: Account, passed: &PassedQuota, counts: impl Fn(&Workload) -> bool) -> bool {
+        let (entitlement, places) = (self.entitlement(account), self.places(account, counts));
+        match passed {
+            // The quota of a department that has none is what its children have.
+            PassedQuota::Gpus(gpus) => {
+                entitlement.quota.unwrap_or(gpus.quota) == gpus.quota
+                    && gpus.used == places.map(Place::gpus).sum()
+                    && gpus.used + gpus.asked > gpus.quota
+            }
+            PassedQuota::Model(model, gpus) => {
+                let devices = places.flat_map(|place| place.devices.iter().map(|taken| (place.node, *taken)));
+                let of_model = devices.filter(|(node, taken)| {
+                    self.state.nodes[node].devices[usize::from(taken.device)].model == *model
+                });
+                entitlement.model_quotas.get(model) == Some(&gpus.quota)
+                    && gpus.used == of_model.map(|(_, taken)| taken.share.gpus()).sum()
+                    && gpus.used + gpus.asked > gpus.quota
+            }
+            PassedQuota::Cpu(cpu) => {
+                entitlement.cpu_quota == Some(cpu.quota)
+                    && cpu.used == places.map(|place| place.cpu).sum()
+                    && cpu.used + cpu.asked > cpu.quota
+            }
+            PassedQuota::Memory(memory) => {
+                entitlement.memory_quota == Some(memory.quota)
+                    && memory.used == places.map(|place| place.memory).sum()
+                    && memory.used + memory.asked > memory.quota
+            }
+        }
     }
 
     fn entitlement(&self, account: Account) -> Entitlement {
@@ -60,14 +96,6 @@ impl Books<'_> {
             Account::Department(id) => &self.state.departments[&id].entitlements,
         };
         entitlements.get(&self.pool).cloned().unwrap_or_default()
-    }
-
-    /// Whether a quota of CPU, memory or a model can be what is passed; reasons name the numbers of GPUs only.
-    fn has_other_quota(&self, account: Account) -> bool {
-        let entitlement = self.entitlement(account);
-        entitlement.cpu_quota.is_some()
-            || entitlement.memory_quota.is_some()
-            || !entitlement.model_quotas.is_empty()
     }
 }
 
@@ -108,7 +136,7 @@ fn fits_an_empty_pool(world: &World, workload: &Workload) -> bool {
     project.entitlements = [(workload.spec.pool.clone(), entitlement)].into();
     alone.projects.insert(project.id, project);
     let fresh = Workload::submitted(workload.id, workload.spec.clone(), workload.submitted);
-    alone.workloads.insert(workload.id, fresh);
+    alone.workloads.insert(fresh);
     let mut engine = Engine::with_state(Policy::default(), &alone).expect("a state that can be");
     engine.plan(world.now);
     engine.workload(workload.id).expect("was submitted").places().next().is_some()
@@ -143,20 +171,19 @@ fn check_reason(world: &World, explanation: &Explanation) -> Vec<String> {
             demand(books.used(*account, |_| true) == *used, "what is used is not what is used");
             demand(*used + *asked > *limit, "the limit would not be passed");
         }
-        WaitReason::NonPreemptibleQuota { account, quota, used, asked } => {
+        WaitReason::NonPreemptibleQuota { account, passed } => {
             demand(!workload.spec.preemptible, "it is preemptible");
             demand(books.accounts_of(workload).contains(account), "the quota is of another's account");
-            let fixed = books.used(*account, |other| !other.spec.preemptible);
-            demand(fixed == *used, "what non-preemptible work uses is not what it uses");
-            let passes = *used + *asked > *quota || books.has_other_quota(*account);
-            demand(passes, "the quota would not be passed by non-preemptible work");
+            let passes = books.is_passed(*account, passed, |other| !other.spec.preemptible);
+            demand(passes, "non-preemptible work would not pass the quota by these numbers");
         }
-        WaitReason::NoBorrowing { account, quota, used, asked } => {
+        WaitReason::NoBorrowing { account, passed } => {
             let entitlement = books.entitlement(*account);
             demand(entitlement.weight == Some(Gpus::ZERO), "the weight is not zero");
-            demand(books.used(*account, |_| true) == *used, "what is used is not what is used");
-            let passes = *used + *asked > *quota || books.has_other_quota(*account);
-            demand(passes, "the quota would not be passed by borrowing");
+            demand(
+                books.is_passed(*account, passed, |_| true),
+                "borrowing would not pass the quota by these numbers",
+            );
         }
         WaitReason::NoCapacity { fits, needed, within_share, verdict, .. } => {
             demand(fits < needed, "no capacity, though as many fit as are needed");
@@ -204,29 +231,12 @@ fn check_remedy(world: &World, explanation: &Explanation) -> Vec<String> {
             problems.push(text.to_string());
         }
     };
-    match &explanation.remedy {
-        Remedy::End(ended) => {
-            demand(!ended.is_empty(), "nothing needs to end, and it waits");
-            demand(starts_after(world, id, ended), "their end does not start it");
-        }
-        Remedy::LiftLimits(accounts, ended) => {
-            let mut lifted = world.clone();
-            for account in accounts {
-                with_entitlement(&mut lifted, *account, &pool, |entitlement| entitlement.limit = None);
-            }
-            demand(!accounts.is_empty(), "no limit is named");
-            demand(starts_after(&lifted, id, ended), "lifting the limits does not start it");
-        }
-        Remedy::RaiseQuota(quotas, ended) => {
-            let mut raised = world.clone();
-            for (account, quota) in quotas {
-                with_entitlement(&mut raised, *account, &pool, |entitlement| {
-                    entitlement.quota = Some(*quota)
-                });
-            }
-            demand(!quotas.is_empty(), "no quota is named");
-            demand(starts_after(&raised, id, ended), "raising the quotas does not start it");
-        }
+    let (limits, quotas, ended): (&[Account], &[(Account, Gpus)], &[WorkloadId]) = match &explanation.remedy {
+        Remedy::End(ended) => (&[], &[], ended),
+        Remedy::LiftLimits(limits, ended) => (limits, &[], ended),
+        Remedy::RaiseQuota(quotas, ended) => (&[], quotas, ended),
+        Remedy::LiftAndRaise(limits, quotas, ended) => (limits, quotas, ended),
+        Remedy::ChangeRequest | Remedy::NotFound => return problems,
         Remedy::Wait => {
             let mut later = world.clone();
             later.confirm();
@@ -235,8 +245,22 @@ fn check_remedy(world: &World, explanation: &Explanation) -> Vec<String> {
             later.plan();
             let placed = later.state.workloads[&id].places().next().is_some();
             demand(placed, "it does not start when those leaving are gone");
+            return problems;
         }
-        Remedy::ChangeRequest | Remedy::NotFound => {}
+    };
+    let mut granted = world.clone();
+    for account in limits {
+        with_entitlement(&mut granted, *account, &pool, |entitlement| entitlement.limit = None);
+    }
+    for (account, quota) in quotas {
+        with_entitlement(&mut granted, *account, &pool, |entitlement| entitlement.quota = Some(*quota));
+    }
+    demand(!(limits.is_empty() && quotas.is_empty() && ended.is_empty()), "nothing is needed, and it waits");
+    demand(starts_after(&granted, id, ended), "that does not start it");
+    // Only of few is it tried whether each is needed.
+    for one in ended.iter().filter(|_| ended.len() <= 8) {
+        let others: Vec<WorkloadId> = ended.iter().copied().filter(|other| other != one).collect();
+        demand(!starts_after(&granted, id, &others), "somebody would end who need not");
     }
     problems
 }
@@ -362,6 +386,17 @@ fn a_limit_of_a_project_and_of_its_department_are_lifted_together() {
     let waiting = run(&mut world, train(1, 1));
     let accounts = vec![Account::Project(ProjectId(1)), Account::Department(DepartmentId(1))];
     assert_eq!(explained(&world, waiting).remedy, Remedy::LiftLimits(accounts, vec![]));
+}
+
+#[test]
+fn behind_a_limit_the_quota_is_named_too() {
+    let mut world = world(&[4]);
+    add(&mut world, [entitled(1, 1, |entitlement| entitlement.limit = Some(Gpus::ONE))]);
+    run(&mut world, interactive(1, 1));
+    let waiting = run(&mut world, interactive(1, 1));
+    let account = Account::Project(ProjectId(1));
+    let remedy = Remedy::LiftAndRaise(vec![account], vec![(account, Gpus::whole(2))], vec![]);
+    assert_eq!(explained(&world, waiting).remedy, remedy);
 }
 
 #[test]

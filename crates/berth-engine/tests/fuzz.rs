@@ -178,7 +178,10 @@ fn hostile_submission(random: &mut Random, state: &State) -> Workload {
     let (held, leaving) = (places(random, state, &spec), places(random, state, &spec));
     let leaving = if random.chance(70) { vec![] } else { leaving };
     workload.phase = match random.below(10) {
-        0 => Phase::Held { places: held, leaving },
+        0 => {
+            let basis = random.chance(50).then_some(StartBasis::Idle);
+            Phase::Held { places: held, basis, leaving }
+        }
         1 | 2 => {
             let extras = random.chance(30);
             let tasks = held.into_iter().map(|place| Task { place, extra: extras }).collect();

@@ -139,8 +139,9 @@ fn weight_zero_does_not_borrow_even_when_gpus_are_idle() {
     world.settle();
     assert_eq!(world.used(1), Gpus::whole(2));
     let account = Account::Project(ProjectId(1));
-    let (quota, used, asked) = (Gpus::whole(2), Gpus::whole(2), Gpus::ONE);
-    assert_eq!(reason(&world, ids[2]), WaitReason::NoBorrowing { account, quota, used, asked });
+    let passed = Passed { quota: Gpus::whole(2), used: Gpus::whole(2), asked: Gpus::ONE };
+    let passed = PassedQuota::Gpus(passed);
+    assert_eq!(reason(&world, ids[2]), WaitReason::NoBorrowing { account, passed });
 }
 
 #[test]
@@ -211,8 +212,9 @@ fn non_preemptible_work_is_counted_against_non_preemptible_work_only() {
     assert!(runs(&world, session));
     assert_eq!(world.used(1), Gpus::whole(4));
     let account = Account::Project(ProjectId(1));
-    let (quota, used, asked) = (Gpus::whole(2), Gpus::whole(2), Gpus::ONE);
-    assert_eq!(reason(&world, third), WaitReason::NonPreemptibleQuota { account, quota, used, asked });
+    let passed = Passed { quota: Gpus::whole(2), used: Gpus::whole(2), asked: Gpus::ONE };
+    let passed = PassedQuota::Gpus(passed);
+    assert_eq!(reason(&world, third), WaitReason::NonPreemptibleQuota { account, passed });
 }
 
 #[test]

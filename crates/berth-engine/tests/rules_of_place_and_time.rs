@@ -198,7 +198,8 @@ fn a_large_job_gets_a_reservation_and_passing_work_makes_way_for_it() {
     end(&mut world, session);
     world.settle();
     assert_eq!(evictions(&world), vec![(passing, EvictRule::Passing)]);
-    assert_eq!(basis(&world, large), StartBasis::Reservation);
+    // It is held until the one that passed has left, and started by what it was held by.
+    assert_eq!(bases(&world, large), vec![StartBasis::Reservation; 2]);
     assert_eq!(nodes_of(&world, large), vec![1]);
 }
 
@@ -222,6 +223,67 @@ fn a_reservation_never_holds_against_quota_reclaim() {
     let claim = run(&mut world, interactive(3, 2));
     assert!(runs(&world, claim));
     assert!(!world.state.workloads[&large].reserved_places().is_empty());
+}
+
+#[test]
+fn a_reservation_does_not_hold_against_a_claim_that_its_own_project_brings_within_quota() {
+    let policy = Policy { reserve_after: Span::secs(10), ..Policy::default() };
+    let mut world = world_with(policy, &[4]);
+    add(&mut world, [project(1, 2), project(2, 0), project(3, 2)]);
+    let own = run(&mut world, train(1, 2));
+    run(&mut world, interactive(3, 2));
+    let large = run(&mut world, train(2, 4));
+    world.now = world.now + Span::secs(10);
+    world.settle();
+    assert!(!world.state.workloads[&large].reserved_places().is_empty());
+    let claim = run(&mut world, interactive(1, 2));
+    assert!(runs(&world, claim));
+    assert_eq!(evictions(&world), vec![(own, EvictRule::Preemption)]);
+}
+
+/// Two nodes, of four GPUs and of one. On the first are two GPUs of a session that must end after `session_secs`, and
+/// a borrower of all four has a reservation; on the second a project is at its quota. The waiting session of that
+/// project can have no places but reserved ones.
+fn passing_scene(session_secs: Option<u64>, waiting_secs: Option<u64>) -> (World, WorkloadId, WorkloadId) {
+    let policy = Policy { reserve_after: Span::secs(10), ..Policy::default() };
+    let mut world = world_with(policy, &[4, 1]);
+    label(&mut world, 2, "rack", "r2");
+    add(&mut world, [project(1, 2), project(2, 0), project(3, 1)]);
+    let max_run = session_secs.map(Span::secs);
+    world.submit(WorkloadSpec { max_run, ..interactive(1, 2) });
+    world.submit(WorkloadSpec { selector: on_rack("r2"), ..train(3, 1) });
+    let large = world.submit(train(2, 4));
+    world.settle();
+    world.now = world.now + Span::secs(10);
+    world.settle();
+    assert!(!world.state.workloads[&large].reserved_places().is_empty());
+    let max_run = waiting_secs.map(Span::secs);
+    let waiting = run(&mut world, WorkloadSpec { max_run, ..prioritised(50, interactive(3, 1)) });
+    (world, waiting, large)
+}
+
+#[test]
+fn work_that_ends_before_those_in_the_way_of_a_reservation_passes_it() {
+    let (mut world, waiting, large) = passing_scene(Some(60), Some(40));
+    assert!(matches!(world.state.workloads[&waiting].phase, Phase::Running { passing: false, .. }));
+    assert_eq!(nodes_of(&world, waiting), vec![1]);
+    let passed_at = world.plan().wake.expect("the end of the session that passes");
+    world.now = passed_at;
+    world.settle();
+    assert!(!runs(&world, waiting) && !runs(&world, large));
+    let filled_at = world.plan().wake.expect("the end of the session in the way");
+    world.now = filled_at;
+    world.settle();
+    assert_eq!(world.state.workloads[&large].running_since(), Some(filled_at));
+    assert_eq!(evictions(&world), vec![]);
+}
+
+#[test]
+fn non_preemptible_work_waits_beside_a_reservation_that_it_could_delay() {
+    for (session_secs, waiting_secs) in [(Some(60), Some(60)), (Some(60), None), (None, Some(1))] {
+        let (world, waiting, _) = passing_scene(session_secs, waiting_secs);
+        assert!(!runs(&world, waiting), "{session_secs:?} {waiting_secs:?}");
+    }
 }
 
 #[test]
@@ -422,7 +484,36 @@ fn a_cpu_quota_bounds_non_preemptible_work_where_it_is_set() {
     let ids = submit_many(&mut world, 2, spec);
     world.settle();
     assert_eq!(world.queued(), vec![ids[1]]);
-    assert!(matches!(reason(&world, ids[1]), WaitReason::NonPreemptibleQuota { .. }));
+    let (account, cores) = (Account::Project(ProjectId(1)), Cpu::cores);
+    let passed = PassedQuota::Cpu(Passed { quota: cores(4), used: cores(3), asked: cores(3) });
+    assert_eq!(reason(&world, ids[1]), WaitReason::NonPreemptibleQuota { account, passed });
+}
+
+#[test]
+fn what_bounds_non_preemptible_work_is_named() {
+    let waits_for = |adjust: fn(&mut Entitlement)| {
+        let mut world = world(&[2]);
+        add(&mut world, [entitled(1, 2, adjust)]);
+        let mut spec = interactive(1, 1);
+        spec.request.memory = Bytes::gib(3);
+        spec.request.models.insert("V100".into());
+        run(&mut world, spec.clone());
+        let waiting = run(&mut world, spec);
+        match reason(&world, waiting) {
+            WaitReason::NonPreemptibleQuota { passed, .. } => passed,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (quota, asked) = (Bytes::gib(4), Bytes::gib(3));
+    assert_eq!(
+        waits_for(|entitlement| entitlement.memory_quota = Some(Bytes::gib(4))),
+        PassedQuota::Memory(Passed { quota, used: asked, asked })
+    );
+    let one = Gpus::ONE;
+    assert_eq!(
+        waits_for(|entitlement| entitlement.model_quotas = [("V100".into(), Gpus::ONE)].into()),
+        PassedQuota::Model("V100".into(), Passed { quota: one, used: one, asked: one })
+    );
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Explanations as text. The data comes from the engine; nothing is decided here.
 
 use crate::report::{account_name, clock, names, project_name, workload_name};
-use berth_types::{Account, Explanation, Gpus, Remedy, State, Verdict, WaitReason, WorkloadId};
+use berth_types::{
+    Account, Explanation, Gpus, Passed, PassedQuota, Remedy, State, Verdict, WaitReason, WorkloadId,
+};
+use std::fmt::Display;
 
 /// Holders shown; the largest come first.
 const HOLDERS_SHOWN: usize = 8;
@@ -35,17 +38,17 @@ fn reason(state: &State, reason: &WaitReason) -> String {
             let owner = account_name(state, *account);
             format!("{owner} may have {limit} GPUs at most; it has {used}, and this asks for {asked}")
         }
-        WaitReason::NonPreemptibleQuota { account, quota, used, asked } => {
-            let owner = account_name(state, *account);
+        WaitReason::NonPreemptibleQuota { account, passed } => {
+            let (owner, [quota, used, asked]) = (account_name(state, *account), numbers(passed));
             format!(
-                "work that cannot be evicted stays within the quota of {owner}, {quota} GPUs; {used} are in use by such \
-                 work, and this asks for {asked}"
+                "work that cannot be evicted stays within the quota of {owner}, {quota}; {used} are in use by such work, \
+                 and this asks for {asked}"
             )
         }
-        WaitReason::NoBorrowing { account, quota, used, asked } => {
-            let owner = account_name(state, *account);
+        WaitReason::NoBorrowing { account, passed } => {
+            let (owner, [quota, used, asked]) = (account_name(state, *account), numbers(passed));
             format!(
-                "{owner} does not borrow (its weight is 0); it has {used} of its {quota} GPUs, and this asks for {asked}"
+                "{owner} does not borrow (its weight is 0); it has {used} of its {quota}, and this asks for {asked}"
             )
         }
         WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict } => {
@@ -77,6 +80,19 @@ fn reason(state: &State, reason: &WaitReason) -> String {
     }
 }
 
+/// A quota with the name of what it is set in, then what is in use and what is asked for.
+fn numbers(passed: &PassedQuota) -> [String; 3] {
+    fn texts<T: Display>(passed: &Passed<T>, of: &str) -> [String; 3] {
+        [format!("{} {of}", passed.quota), passed.used.to_string(), passed.asked.to_string()]
+    }
+    match passed {
+        PassedQuota::Gpus(passed) => texts(passed, "GPUs"),
+        PassedQuota::Model(model, passed) => texts(passed, &format!("GPUs of model {model}")),
+        PassedQuota::Cpu(passed) => texts(passed, "CPU cores"),
+        PassedQuota::Memory(passed) => texts(passed, "of memory"),
+    }
+}
+
 fn verdict_text(verdict: Verdict) -> String {
     match verdict {
         Verdict::NotEntitled => "it may take nothing from anybody".into(),
@@ -96,20 +112,60 @@ fn remedy(state: &State, remedy: &Remedy) -> String {
         [] => String::new(),
         ids => format!(" and end {}", names(state, ids.iter().copied())),
     };
+    let lift = |accounts: &[Account]| {
+        let owners: Vec<_> = accounts.iter().map(|account| account_name(state, *account)).collect();
+        format!("lift the limit of {}", owners.join(", "))
+    };
+    let raise = |quotas: &[(Account, Gpus)]| {
+        let raised =
+            quotas.iter().map(|(account, quota)| format!("{} to {quota}", account_name(state, *account)));
+        format!("raise the quota of {}", raised.collect::<Vec<_>>().join(", "))
+    };
     match remedy {
         Remedy::End(ids) => format!("end {}", names(state, ids.iter().copied())),
-        Remedy::LiftLimits(accounts, ids) => {
-            let owners: Vec<_> = accounts.iter().map(|account| account_name(state, *account)).collect();
-            format!("lift the limit of {}{}", owners.join(", "), and_end(ids))
-        }
-        Remedy::RaiseQuota(accounts, ids) => {
-            let raise =
-                |(account, quota): &(Account, Gpus)| format!("{} to {quota}", account_name(state, *account));
-            let owners: Vec<_> = accounts.iter().map(raise).collect();
-            format!("raise the quota of {}{}", owners.join(", "), and_end(ids))
+        Remedy::LiftLimits(accounts, ids) => lift(accounts) + &and_end(ids),
+        Remedy::RaiseQuota(quotas, ids) => raise(quotas) + &and_end(ids),
+        Remedy::LiftAndRaise(accounts, quotas, ids) => {
+            format!("{}, {}{}", lift(accounts), raise(quotas), and_end(ids))
         }
         Remedy::ChangeRequest => "ask for less, or for another pool".into(),
         Remedy::Wait => "nothing is needed but a moment".into(),
         Remedy::NotFound => "no single change was found".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_types::{Bytes, Cpu, ProjectId};
+
+    #[test]
+    fn a_quota_is_named_by_what_it_is_set_in() {
+        let account = Account::Project(ProjectId(1));
+        let text = |passed| reason(&State::default(), &WaitReason::NoBorrowing { account, passed });
+        let (quota, asked) = (Gpus::whole(2), Gpus::ONE);
+        let gpus = Passed { quota, used: quota, asked };
+        for (passed, expected) in [
+            (PassedQuota::Gpus(gpus), "it has 2 of its 2 GPUs, and this asks for 1"),
+            (
+                PassedQuota::Model("A100".into(), gpus),
+                "it has 2 of its 2 GPUs of model A100, and this asks for 1",
+            ),
+            (
+                PassedQuota::Cpu(Passed { quota: Cpu(4000), used: Cpu(1500), asked: Cpu(3000) }),
+                "it has 1.5 of its 4 CPU cores, and this asks for 3",
+            ),
+            (
+                PassedQuota::Memory(Passed {
+                    quota: Bytes::gib(4),
+                    used: Bytes::gib(3),
+                    asked: Bytes::gib(2),
+                }),
+                "it has 3 GiB of its 4 GiB of memory, and this asks for 2 GiB",
+            ),
+        ] {
+            let text = text(passed);
+            assert!(text.ends_with(expected), "{text}");
+        }
     }
 }

@@ -209,14 +209,15 @@ impl Workload {
             (Action::Start { places, passing, .. }, Phase::Queued { .. }) => {
                 self.start(places.clone(), Vec::new(), *passing, at);
             }
-            (Action::Start { places, passing, .. }, Phase::Held { places: held, leaving }) => {
+            (Action::Start { places, passing, .. }, Phase::Held { places: held, leaving, .. }) => {
                 if !leaving.is_empty() || places != held {
                     return Err(self.wrong_phase("started before its place is free"));
                 }
                 self.start(places.clone(), Vec::new(), *passing, at);
             }
-            (Action::Hold { places, .. }, Phase::Queued { .. }) => {
-                self.phase = Phase::Held { places: places.clone(), leaving: Vec::new() };
+            (Action::Hold { places, basis, .. }, Phase::Queued { .. }) => {
+                let (places, basis) = (places.clone(), Some(*basis));
+                self.phase = Phase::Held { places, basis, leaving: Vec::new() };
             }
             (Action::Evict { .. }, Phase::Running { tasks, leaving, .. }) => {
                 let mut leaving = std::mem::take(leaving);
@@ -234,11 +235,11 @@ impl Workload {
                 leaving.extend(tasks.drain(..).map(|task| task.place));
                 self.evicted = Some(at);
                 self.idle_since = None;
-                self.phase = Phase::Held { places: places.clone(), leaving };
+                self.phase = Phase::Held { places: places.clone(), basis: None, leaving };
             }
             (Action::Move { places, .. }, Phase::Stopping { leaving, then: AfterStop::Requeue }) => {
                 let leaving = std::mem::take(leaving);
-                self.phase = Phase::Held { places: places.clone(), leaving };
+                self.phase = Phase::Held { places: places.clone(), basis: None, leaving };
             }
             (Action::Grow { places, .. }, Phase::Running { tasks, confirmed, .. }) => {
                 tasks.extend(places.iter().map(|place| Task { place: place.clone(), extra: true }));

@@ -21,6 +21,7 @@ mod reason;
 mod request;
 mod state;
 mod workload;
+mod workloads;
 
 pub use amount::{AmountError, Bytes, Cpu, Gpus, Share, Span, Time};
 pub use change::{Change, ChangeError, TaskOutcome};
@@ -29,10 +30,11 @@ pub use node::{Device, DeviceShare, Node, NodeCondition, POOL_LABEL, Place, Sele
 pub use plan::{Action, EvictRule, Plan, StartBasis, StopReason};
 pub use policy::{MixEntry, Policy};
 pub use project::{Department, Entitlement, Project};
-pub use reason::{Account, Explanation, Holder, Remedy, Verdict, WaitReason};
+pub use reason::{Account, Explanation, Holder, Passed, PassedQuota, Remedy, Verdict, WaitReason};
 pub use request::{GpuRequest, Request, Tasks, Topology, TopologyLevel};
 pub use state::{State, no_room, validate_entitlement, validate_node, validate_places, validate_submission};
 pub use workload::{AfterStop, Kind, Outcome, Phase, Reservation, Spread, Task, Workload, WorkloadSpec};
+pub use workloads::{WorkloadMut, Workloads};
 
 /// A shared, immutable name: of a model, a label, a pool.
 pub type Name = std::sync::Arc<str>;

@@ -37,6 +37,12 @@ pub struct Department {
     pub entitlements: BTreeMap<Name, Entitlement>,
 }
 
+impl Department {
+    /// Departments inside departments, counted from the top; more than any organisation has, and bounds every walk up
+    /// or down the tree.
+    pub const LEVELS_MAX: usize = 16;
+}
+
 /// What users submit work to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Project {

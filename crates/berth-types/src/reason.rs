@@ -1,6 +1,6 @@
 //! Reasons, as data. Text is rendered from them, never the other way round.
 
-use crate::{DepartmentId, Gpus, ProjectId, Time, WorkloadId};
+use crate::{Bytes, Cpu, DepartmentId, Gpus, Name, ProjectId, Time, WorkloadId};
 use serde::{Deserialize, Serialize};
 
 /// A level of the tree that owns quota.
@@ -48,6 +48,30 @@ pub struct Holder {
     pub gpus: Gpus,
 }
 
+/// The numbers of a quota that would be passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passed<T> {
+    /// The quota.
+    pub quota: T,
+    /// In use.
+    pub used: T,
+    /// Asked for.
+    pub asked: T,
+}
+
+/// A quota that would be passed, in what it is set in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PassedQuota {
+    /// GPUs of any model.
+    Gpus(Passed<Gpus>),
+    /// GPUs of the model that is named.
+    Model(Name, Passed<Gpus>),
+    /// CPU.
+    Cpu(Passed<Cpu>),
+    /// Memory of the host.
+    Memory(Passed<Bytes>),
+}
+
 /// The rule that keeps a workload waiting, with its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitReason {
@@ -73,23 +97,15 @@ pub enum WaitReason {
     NonPreemptibleQuota {
         /// Whose.
         account: Account,
-        /// The quota.
-        quota: Gpus,
-        /// In use by non-preemptible work.
-        used: Gpus,
-        /// Asked for.
-        asked: Gpus,
+        /// The quota; what is in use is what non-preemptible work uses.
+        passed: PassedQuota,
     },
     /// It would borrow, and its weight is zero.
     NoBorrowing {
         /// Whose weight.
         account: Account,
         /// The quota.
-        quota: Gpus,
-        /// In use.
-        used: Gpus,
-        /// Asked for.
-        asked: Gpus,
+        passed: PassedQuota,
     },
     /// Nothing free fits and nothing may be taken.
     NoCapacity {
@@ -132,6 +148,8 @@ pub enum Remedy {
     LiftLimits(Vec<Account>, Vec<WorkloadId>),
     /// The quota of these accounts grows to this much, and these workloads end.
     RaiseQuota(Vec<(Account, Gpus)>, Vec<WorkloadId>),
+    /// The limits of these accounts are lifted, the quotas of those grow to this much, and these workloads end.
+    LiftAndRaise(Vec<Account>, Vec<(Account, Gpus)>, Vec<WorkloadId>),
     /// Nothing short of another pool or another request.
     ChangeRequest,
     /// Nothing is needed but that those leaving are gone.

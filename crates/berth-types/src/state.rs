@@ -2,7 +2,7 @@
 
 use crate::{
     Bytes, Change, ChangeError, Cpu, Department, DepartmentId, Entitlement, GpuRequest, Gpus, Node, NodeId,
-    Phase, Place, Project, ProjectId, Workload, WorkloadId, WorkloadSpec,
+    Phase, Place, Project, ProjectId, Workload, WorkloadSpec, Workloads,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub struct State {
     /// Projects.
     pub projects: BTreeMap<ProjectId, Project>,
     /// Workloads, finished ones until they are forgotten.
-    pub workloads: BTreeMap<WorkloadId, Workload>,
+    pub workloads: Workloads,
 }
 
 impl State {
@@ -33,7 +33,7 @@ impl State {
                 self.nodes.insert(node.id, node.clone());
             }
             Change::NodeRemoved(id) => {
-                if self.places_on(*id).next().is_some() {
+                if self.workloads.on_node(*id).next().is_some() {
                     return Err(ChangeError::InUse(format!("node {id}")));
                 }
                 self.nodes.remove(id).ok_or(ChangeError::UnknownNode(*id))?;
@@ -72,7 +72,7 @@ impl State {
                 }
                 validate_submission(workload)?;
                 self.validate_phase(workload)?;
-                self.workloads.insert(workload.id, workload.clone());
+                self.workloads.insert(workload.clone());
             }
             Change::Forgotten(id) => {
                 let workload = self.workloads.get(id).ok_or(ChangeError::UnknownWorkload(*id))?;
@@ -83,15 +83,15 @@ impl State {
             }
             _ => {
                 let id = change.workload().expect("every other change is about a workload");
-                let workload = self.workloads.get_mut(&id).ok_or(ChangeError::UnknownWorkload(id))?;
+                let unknown = ChangeError::UnknownWorkload(id);
                 // Only decisions give places.
                 if let Change::Decided { .. } = change {
-                    let mut changed = workload.clone();
+                    let mut changed = self.workloads.get(&id).ok_or(unknown)?.clone();
                     changed.apply(change)?;
                     self.validate_phase(&changed)?;
-                    self.workloads.insert(id, changed);
+                    self.workloads.insert(changed);
                 } else {
-                    workload.apply(change)?;
+                    self.workloads.get_mut(&id).ok_or(unknown)?.apply(change)?;
                 }
             }
         }
@@ -117,24 +117,18 @@ impl State {
         })
     }
 
-    /// Whose places are on a node: decided, running or leaving.
-    fn places_on(&self, node: NodeId) -> impl Iterator<Item = &crate::Place> {
-        self.workloads
-            .values()
-            .flat_map(|workload| workload.places().chain(workload.leaving()))
-            .filter(move |place| place.node == node)
-    }
-
     /// Reservations that name a node which goes or changes size are gone with it.
     fn drop_reservations_on(&mut self, node: NodeId) {
-        for workload in self.workloads.values_mut().filter(|workload| workload.reserved_on(node)) {
-            workload.phase = crate::Phase::Queued { reservation: None };
+        let reserved = self.workloads.values().filter(|workload| workload.reserved_on(node));
+        let reserved: Vec<Workload> = reserved.cloned().collect();
+        for workload in reserved {
+            self.workloads.insert(Workload { phase: Phase::Queued { reservation: None }, ..workload });
         }
     }
 
     fn validate_shrink(&self, node: &Node) -> Result<(), ChangeError> {
         match self.nodes.get(&node.id) {
-            Some(known) if !known.same_capacity(node) => match self.places_on(node.id).next() {
+            Some(known) if !known.same_capacity(node) => match self.workloads.on_node(node.id).next() {
                 Some(_) => Err(ChangeError::InUse(format!("node {}", node.name))),
                 None => Ok(()),
             },
@@ -145,11 +139,11 @@ impl State {
     /// Whether the places of a workload can be, and are free of all others.
     fn validate_phase(&self, workload: &Workload) -> Result<(), ChangeError> {
         validate_places(workload, |id| self.nodes.get(&id))?;
-        let others = || self.workloads.values().filter(|other| other.id != workload.id);
         let named: std::collections::BTreeSet<NodeId> =
             workload.places().chain(workload.leaving()).map(|place| place.node).collect();
         for id in named {
             let node = &self.nodes[&id];
+            let others = || self.workloads.on_node(id).filter(|other| other.id != workload.id);
             let here = |place: &&Place| place.node == id;
             let decided = others().flat_map(Workload::places).chain(workload.places()).filter(here);
             let occupied = others().flat_map(Workload::occupied).chain(workload.occupied()).filter(here);
@@ -158,6 +152,18 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Levels of departments from this one down, itself included.
+    fn levels_from(&self, id: DepartmentId) -> usize {
+        if !self.departments.contains_key(&id) {
+            return 1;
+        }
+        let depths = self
+            .departments
+            .values()
+            .filter_map(|department| self.ancestors(Some(department.id)).position(|above| above.id == id));
+        1 + depths.max().unwrap_or(0)
     }
 
     fn validate_department(&self, department: &Department) -> Result<(), ChangeError> {
@@ -169,6 +175,14 @@ impl State {
             {
                 return Err(ChangeError::CyclicDepartment(department.id));
             }
+        }
+        let levels = self.ancestors(department.parent).count() + self.levels_from(department.id);
+        if levels > Department::LEVELS_MAX {
+            return Err(ChangeError::Invalid(format!(
+                "department {}: {levels} levels of departments; at most {} are supported",
+                department.name,
+                Department::LEVELS_MAX
+            )));
         }
         department.entitlements.values().try_for_each(validate_entitlement)
     }
@@ -294,4 +308,97 @@ pub fn validate_submission(workload: &Workload) -> Result<(), ChangeError> {
         return invalid("names a GPU model but asks for no GPU");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Action, Time, WorkloadId};
+
+    fn department(id: u64, parent: Option<u64>) -> Change {
+        Change::DepartmentSet(Department {
+            id: DepartmentId(id),
+            name: format!("d{id}"),
+            parent: parent.map(DepartmentId),
+            entitlements: BTreeMap::new(),
+        })
+    }
+
+    fn running(id: u64, node: u64) -> Workload {
+        let request = crate::Request {
+            gpu: GpuRequest::None,
+            models: Default::default(),
+            cpu: Cpu::cores(3),
+            memory: Bytes::ZERO,
+        };
+        let place =
+            Place { rank: 0, node: NodeId(node), devices: vec![], cpu: request.cpu, memory: request.memory };
+        let spec = WorkloadSpec {
+            name: format!("w{id}"),
+            project: ProjectId(1),
+            user: "u".into(),
+            kind: crate::Kind::Train,
+            request,
+            tasks: crate::Tasks::ONE,
+            pool: crate::default_pool(),
+            selector: Default::default(),
+            topology: Default::default(),
+            spread: Default::default(),
+            priority: 50,
+            preemptible: true,
+            max_run: None,
+            retry_limit: 0,
+            grace: crate::Span::ZERO,
+        };
+        let mut workload = Workload::submitted(WorkloadId(id), spec, Time(0));
+        let tasks = vec![crate::Task { place, extra: false }];
+        let since = Time(0);
+        workload.phase = Phase::Running { tasks, leaving: vec![], since, confirmed: true, passing: false };
+        workload
+    }
+
+    #[test]
+    fn who_is_on_a_node_is_known_after_every_change() {
+        let mut state = State::default();
+        for id in [1, 2] {
+            let condition = crate::NodeCondition::Ready;
+            let (cpu, memory) = (Cpu::cores(4), Bytes::ZERO);
+            let (name, devices, labels) = (format!("n{id}"), vec![], BTreeMap::new());
+            let node = Node { id: NodeId(id), name, devices, cpu, memory, labels, condition };
+            state.apply(&Change::NodeSet(node)).expect("a node");
+        }
+        state.apply(&Change::ProjectSet(Project::named(ProjectId(1), "p"))).expect("a project");
+        state.apply(&Change::Submitted(running(1, 1))).expect("there is room");
+        assert!(state.apply(&Change::Submitted(running(2, 1))).is_err(), "there is room for one");
+        let workload = WorkloadId(1);
+        let moved: Vec<Place> = running(1, 2).places().cloned().collect();
+        let action = Action::Move { workload, places: moved, winner: None, lost: 0 };
+        state.apply(&Change::Decided { action, at: Time(1) }).expect("there is room");
+        let on = |state: &State, node: u64| state.workloads.on_node(NodeId(node)).count();
+        assert_eq!((on(&state, 1), on(&state, 2)), (1, 1), "it leaves one and is held on the other");
+        assert!(state.apply(&Change::NodeRemoved(NodeId(1))).is_err());
+        state.apply(&Change::Stopped { workload, rank: 0, at: Time(2) }).expect("it was leaving");
+        assert_eq!((on(&state, 1), on(&state, 2)), (0, 1));
+        assert_eq!(state.apply(&Change::NodeRemoved(NodeId(1))), Ok(()));
+        assert!(state.apply(&Change::Submitted(running(2, 2))).is_err(), "what is held counts");
+    }
+
+    fn too_deep(name: &str) -> Result<(), ChangeError> {
+        let text = format!("department {name}: 17 levels of departments; at most 16 are supported");
+        Err(ChangeError::Invalid(text))
+    }
+
+    #[test]
+    fn departments_are_nested_to_a_bounded_depth() {
+        let mut state = State::default();
+        for id in 1..=16 {
+            state.apply(&department(id, (id > 1).then(|| id - 1))).expect("within the bound");
+        }
+        assert_eq!(state.apply(&department(17, Some(16))), too_deep("d17"));
+        assert_eq!(state.apply(&department(17, Some(15))), Ok(()));
+        // A chain cannot become longer at its upper end either.
+        state.apply(&department(18, None)).expect("a chain of its own");
+        assert_eq!(state.apply(&department(1, Some(18))), too_deep("d1"));
+        assert_eq!(state.apply(&department(2, Some(18))), Ok(()));
+    }
 }

@@ -1,7 +1,8 @@
 //! Workloads and the phases they go through.
 
 use crate::{
-    Gpus, Name, NodeId, Place, ProjectId, Request, Selector, Span, Tasks, Time, Topology, WorkloadId,
+    Gpus, Name, NodeId, Place, ProjectId, Request, Selector, Span, StartBasis, Tasks, Time, Topology,
+    WorkloadId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +133,8 @@ pub enum Phase {
     Held {
         /// The decided places, one per task of the minimum.
         places: Vec<Place>,
+        /// Why it may start; none when it was moved here.
+        basis: Option<StartBasis>,
         /// Its own former places, when it is being moved.
         leaving: Vec<Place>,
     },

@@ -145,7 +145,7 @@ pub(crate) fn state<const N: usize, const P: usize, const W: usize>(
         nodes: nodes.into_iter().map(|own| (own.id, own)).collect(),
         departments: BTreeMap::new(),
         projects: projects.into_iter().map(|own| (own.id, own)).collect(),
-        workloads: workloads.into_iter().map(|own| (own.id, own)).collect(),
+        workloads: workloads.into_iter().collect(),
     }
 }
 

@@ -48,7 +48,7 @@ fn what_grows_is_not_shrunk_in_the_same_plan() {
     assert_eq!(found, [Rule::EvictionAtOnce, Rule::WinnerStarts]);
     let shrunk = with(run(elastic(train(1, 1, 1), 1, 3), [place(0, 1, [0])]), |own| own.evicted = Some(NOW));
     let mut all = growing(train(2, 2, 4));
-    all.workloads.insert(WorkloadId(1), shrunk);
+    all.workloads.insert(shrunk);
     assert_eq!(broken(&all, [grow([place(1, 1, [1])])]), [Rule::RestartAtOnce]);
 }
 
@@ -125,7 +125,8 @@ fn a_leaver_takes_only_after_the_instant_of_its_eviction() {
                 with(leaver, |own| own.evicted = Some(evicted)),
                 run(train(1, 1, 1), [place(0, 1, [1])]),
                 with(fixed(train(3, 3, 1)), |own| {
-                    own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
+                    own.phase =
+                        Phase::Held { places: vec![place(0, 1, [0])], basis: None, leaving: Vec::new() };
                 }),
             ],
         )

@@ -12,7 +12,9 @@ fn waiting<const W: usize>(others: [Workload; W]) -> State {
         [project(1, quota(0)), project(2, quota(0)), project(3, quota(0))],
         others,
     );
-    all.workloads.entry(WorkloadId(9)).or_insert(train(9, 1, 4));
+    if !all.workloads.contains_key(&WorkloadId(9)) {
+        all.workloads.insert(train(9, 1, 4));
+    }
     all
 }
 
@@ -76,8 +78,46 @@ fn non_preemptible_work_keeps_off_reserved_capacity() {
     all.projects.insert(ProjectId(2), project(2, quota(1)));
     assert_eq!(broken(&all, [start_third(1, false)]), [Rule::ReservedCapacity]);
     assert_eq!(broken(&all, [start_third(2, false)]), []);
-    all.workloads.get_mut(&WorkloadId(3)).unwrap().spec.max_run = Some(Span::secs(1));
+    // A reservation does not hold against work within quota.
+    all.projects.insert(ProjectId(2), project(2, quota(3)));
     assert_eq!(broken(&all, [start_third(1, false)]), []);
+}
+
+#[test]
+fn non_preemptible_work_passes_a_reservation_if_it_ends_before_those_in_its_way() {
+    let mut all = with_reservation(fixed(train(3, 2, 1)));
+    all.projects.insert(ProjectId(2), project(2, quota(1)));
+    let passes = |all: &State, runs: Option<u64>, in_the_way: Option<Time>| {
+        let mut all = all.clone();
+        all.workloads.get_mut(&WorkloadId(3)).unwrap().spec.max_run = runs.map(Span);
+        all.workloads.get_mut(&WorkloadId(1)).unwrap().spec.max_run =
+            in_the_way.map(|end| end.since(EARLIER));
+        let found = broken(&all, [start_third(1, false)]);
+        assert!(found.is_empty() || found == [Rule::ReservedCapacity], "{found:?}");
+        found.is_empty()
+    };
+    let end = NOW + Span(5_000);
+    assert!(passes(&all, Some(5_000), Some(end)));
+    assert!(!passes(&all, Some(5_001), Some(end)));
+    assert!(!passes(&all, None, Some(end)));
+    assert!(!passes(&all, Some(1), None));
+    // Extras are in nobody's way, so the reservation can be filled at once.
+    let extras = run(elastic(train(1, 2, 1), 1, 2), [place(0, 2, [1]), place(1, 1, [0])]);
+    all.workloads.insert(extras);
+    assert!(!passes(&all, Some(1), Some(end)));
+}
+
+#[test]
+fn the_end_of_what_is_held_is_not_known() {
+    let limited = |own: &mut Workload| own.spec.max_run = Some(Span::secs(1));
+    let [one, two] = full().map(|own| with(own, |own| own.spec.max_run = Some(Span::secs(3600))));
+    let third = with(fixed(train(3, 2, 1)), limited);
+    let leaver = leaving(train(4, 3, 1), [place(0, 1, [1])]);
+    let own = reserved(train(9, 1, 4), [place(0, 1, 0..4)]);
+    let mut all = waiting([one, two, own, third, leaver]);
+    all.projects.insert(ProjectId(2), project(2, quota(1)));
+    assert_eq!(broken(&all, [hold(3, [place(0, 1, [1])], Idle)]), [Rule::ReservedCapacity]);
+    assert_eq!(broken(&all, [start(3, [place(0, 1, [2])], Idle)]), []);
 }
 
 #[test]

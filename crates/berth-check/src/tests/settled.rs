@@ -97,11 +97,11 @@ fn six_nodes_with_twenty_workloads_are_judged_without_trying_every_set() {
     for id in 0..12 {
         let devices = [(id % 2 * 2) as u8, (id % 2 * 2 + 1) as u8];
         let workload = run(train(id, 1 + id % 3, 2), [place(0, 1 + id / 2, devices)]);
-        all.workloads.insert(workload.id, workload);
+        all.workloads.insert(workload);
     }
     for id in 12..20 {
         let workload = train(id, 1 + id % 4, 3);
-        all.workloads.insert(workload.id, workload);
+        all.workloads.insert(workload);
     }
     assert_eq!(check_state(&all), []);
     // Project 4 waits within quota; its first, 15, takes two victims on node 1.
@@ -132,7 +132,7 @@ fn the_fewest_victims_are_counted() {
 #[test]
 fn held_work_does_not_wait_for_nobody() {
     let held = with(train(1, 1, 1), |own| {
-        own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
+        own.phase = Phase::Held { places: vec![place(0, 1, [0])], basis: None, leaving: Vec::new() };
     });
     let in_the_way = leaving(train(2, 1, 1), [place(0, 1, [0])]);
     let projects = || [project(1, quota(2))];

@@ -15,7 +15,7 @@ fn the_rest_goes_by_weight_and_stops_at_demand() {
     // 8 are guaranteed; of the other 8 the first takes the 1 it still asks for, the others 3.5 each.
     assert_eq!(shares(&all), [5_000_000, 5_500_000, 5_500_000]);
     // Only work that could ever run is demand.
-    all.workloads.insert(WorkloadId(3), train(3, 3, 9));
+    all.workloads.insert(train(3, 3, 9));
     assert_eq!(shares(&all), [5_000_000, 8_000_000, 0]);
 }
 

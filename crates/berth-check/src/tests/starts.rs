@@ -86,12 +86,16 @@ fn places_must_be_free_as_decided() {
 }
 
 #[test]
-fn held_work_starts_where_it_was_held() {
-    let held = with(train(1, 1, 1), |own| {
-        own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
-    });
-    let all = two_nodes([held]);
+fn held_work_starts_where_it_was_held_and_by_the_same_basis() {
+    let held = |basis| {
+        with(train(1, 1, 1), |own| {
+            own.phase = Phase::Held { places: vec![place(0, 1, [0])], basis, leaving: Vec::new() };
+        })
+    };
+    let all = two_nodes([held(Some(Quota))]);
     assert_eq!(broken(&all, [start(1, [place(0, 1, [0])], Quota)]), []);
+    assert_eq!(broken(&all, [start(1, [place(0, 1, [0])], Idle)]), [Rule::Basis]);
+    assert_eq!(broken(&two_nodes([held(None)]), [start(1, [place(0, 1, [0])], Idle)]), []);
     let elsewhere = start(1, [place(0, 1, [1])], Quota);
     assert_eq!(broken(&all, [elsewhere]), [Rule::Gang, Rule::Applicable]);
 }

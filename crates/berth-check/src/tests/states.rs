@@ -28,7 +28,7 @@ fn a_device_given_twice_is_found() {
 fn a_leaver_counts_as_occupied_but_not_as_decided() {
     let one = leaving(train(1, 1, 1), [place(0, 1, [0])]);
     let held = with(train(2, 1, 1), |own| {
-        own.phase = Phase::Held { places: vec![place(0, 1, [0])], leaving: Vec::new() };
+        own.phase = Phase::Held { places: vec![place(0, 1, [0])], basis: None, leaving: Vec::new() };
     });
     assert_eq!(broken_by([one.clone(), held]), []);
     let two = run(train(2, 1, 1), [place(0, 1, [0])]);

@@ -63,7 +63,7 @@ fn non_preemptible_fresh_and_held_work_is_not_taken() {
 
     let mut all = borrowed(2, 2);
     all.workloads.get_mut(&WorkloadId(1)).unwrap().phase =
-        Phase::Held { places: vec![place(0, 1, [0, 1])], leaving: Vec::new() };
+        Phase::Held { places: vec![place(0, 1, [0, 1])], basis: None, leaving: Vec::new() };
     let found = broken(&all, [evict(1, 3, QuotaReclaim, 0), start(3, [place(0, 1, [0, 1])], Quota)]);
     assert_eq!(found, [Rule::VictimRuns]);
 }
@@ -144,10 +144,10 @@ fn a_share_is_reclaimed_after_a_wait_and_from_work_that_has_run() {
     all.workloads.get_mut(&WorkloadId(3)).unwrap().evicted = Some(recent);
     assert_eq!(broken(&all, reclaim.clone()), [Rule::Patience]);
     let mut all = borrowed(0, 0);
-    let Phase::Running { since, .. } = &mut all.workloads.get_mut(&WorkloadId(1)).unwrap().phase else {
-        unreachable!("it runs")
-    };
-    *since = recent;
+    match &mut all.workloads.get_mut(&WorkloadId(1)).unwrap().phase {
+        Phase::Running { since, .. } => *since = recent,
+        other => unreachable!("it runs, and is not {other:?}"),
+    }
     assert!(broken(&all, reclaim).contains(&Rule::Patience));
     // What is owed within quota waits for nobody.
     let mut all = borrowed(2, 2);
@@ -159,9 +159,10 @@ fn a_share_is_reclaimed_after_a_wait_and_from_work_that_has_run() {
 fn preemption_stays_inside_a_project_and_below_a_priority() {
     let waiting = |project, priority| {
         let mut all = borrowed(0, 0);
-        let own = all.workloads.get_mut(&WorkloadId(3)).unwrap();
+        let mut own = all.workloads.get_mut(&WorkloadId(3)).unwrap();
         own.spec.project = ProjectId(project);
         own.spec.priority = priority;
+        drop(own);
         all
     };
     let actions = || [evict(1, 3, Preemption, 2), held(Priority)];

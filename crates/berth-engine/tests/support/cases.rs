@@ -18,7 +18,7 @@ pub const WIDE: Size = Size { nodes: 12, projects: 7, steps: 60 };
 
 pub fn policy(random: &mut Random) -> Policy {
     Policy {
-        reserve_after: Span::secs(*random.pick(&[5, 600, 1_000_000])),
+        reserve_after: Span::secs(*random.pick(&[1, 5, 600, 1_000_000])),
         moves: random.chance(60),
         patience: Span::secs(*random.pick(&[0, 20, 3600])),
         ..Policy::default()
@@ -27,7 +27,10 @@ pub fn policy(random: &mut Random) -> Policy {
 
 /// A world with nodes, departments and projects, nothing submitted.
 pub fn world(random: &mut Random, size: Size) -> World {
-    let mut world = World::new(policy(random));
+    let policy = policy(random);
+    // Only where all work must end is it known when a reservation is filled, so some worlds with many have that too.
+    let all_limited = policy.reserve_after <= Span::secs(1);
+    let mut world = World::new(policy);
     for id in 1..=1 + random.below(size.nodes) {
         let change = Change::NodeSet(random_node(random, id));
         world.apply(change);
@@ -48,8 +51,11 @@ pub fn world(random: &mut Random, size: Size) -> World {
         world.apply(Change::DepartmentSet(department));
     }
     for id in 1..=1 + random.below(size.projects) {
-        let change = Change::ProjectSet(random_project(random, id, departments));
-        world.apply(change);
+        let mut project = random_project(random, id, departments);
+        if all_limited {
+            project.time_limit = Some(Span::secs(20 + random.below(100)));
+        }
+        world.apply(Change::ProjectSet(project));
     }
     world
 }
@@ -194,7 +200,15 @@ pub fn step(random: &mut Random, world: &mut World) -> String {
         .collect();
     match random.below(20) {
         0..9 => {
-            let spec = spec(random, projects);
+            let mut spec = spec(random, projects);
+            let all_limited = world.state.projects.values().all(|project| project.time_limit.is_some());
+            if all_limited && random.chance(40) {
+                // Small, soon over, and of no higher priority than others: this is what passes reservations.
+                (spec.preemptible, spec.priority) = (false, 50);
+                spec.tasks = Tasks::ONE;
+                spec.request.gpu = fraction(*random.pick(&[250, 500, 1000]));
+                spec.max_run = Some(Span::secs(1 + random.below(10)));
+            }
             let text = format!("submit {spec:?}");
             let id = world.submit(spec);
             format!("{id:?} {text}")
@@ -224,9 +238,9 @@ pub fn step(random: &mut Random, world: &mut World) -> String {
         }
         13 => {
             let id = 1 + random.below(projects);
-            let department = world.state.projects[&ProjectId(id)].department;
+            let known = &world.state.projects[&ProjectId(id)];
             let mut project = random_project(random, id, 0);
-            project.department = department;
+            (project.department, project.time_limit) = (known.department, known.time_limit);
             world.apply(Change::ProjectSet(project.clone()));
             format!("set {project:?}")
         }

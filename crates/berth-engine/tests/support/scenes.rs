@@ -104,13 +104,18 @@ pub fn evictions(world: &World) -> Vec<(WorkloadId, EvictRule)> {
 
 /// The basis on which a workload was first started, or held until others had left.
 pub fn basis(world: &World, id: WorkloadId) -> StartBasis {
-    let mut bases = actions(world).filter_map(|action| match action {
+    *bases(world, id).first().expect("it was started")
+}
+
+/// The bases of all holds and starts of a workload.
+pub fn bases(world: &World, id: WorkloadId) -> Vec<StartBasis> {
+    let bases = actions(world).filter_map(|action| match action {
         Action::Start { workload, basis, .. } | Action::Hold { workload, basis, .. } if *workload == id => {
             Some(*basis)
         }
         _ => None,
     });
-    bases.next().expect("it was started")
+    bases.collect()
 }
 
 pub fn nodes_of(world: &World, id: WorkloadId) -> Vec<u64> {
