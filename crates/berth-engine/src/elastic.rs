@@ -39,7 +39,7 @@ impl Pool {
     /// Places that are free at this moment for as many of these ranks as there are, within every limit.
     fn places_for_extras(&mut self, slot: u32, ranks: &[u32]) -> Vec<Place> {
         let class = self.entry(slot).class;
-        self.class_fits(class);
+        self.order_nodes_for(class);
         let entry = self.entry(slot);
         let (shape, fit) = &self.shapes[self.class_of(slot).shape as usize];
         let mut places: Vec<Place> = Vec::new();

@@ -1,7 +1,8 @@
 //! Where a shape fits: for every shape in use, how many tasks each node holds and which node is best.
 //!
 //! An index is brought up to date only when it is asked, by the nodes that changed since it was asked last, so a shape
-//! nobody waits with costs nothing.
+//! nobody waits with costs nothing. How much fits is asked far more often than where it fits best, so the order of nodes is
+//! brought up to date apart.
 
 use crate::{
     mix::Mix,
@@ -101,12 +102,17 @@ pub(crate) struct Fit {
     domain: Vec<u32>,
     /// Per node: tasks that fit now.
     copies: Vec<u32>,
-    score: Vec<i64>,
-    id: Vec<u64>,
     seen: Vec<u32>,
-    /// Nodes with room, best first.
-    ordered: BTreeSet<(i64, u64, u32)>,
     free: DomainSums,
+    /// Nodes with room.
+    with_room: usize,
+    /// Nodes with room, best first, as of when the order was last asked for.
+    ordered: BTreeSet<(i64, u64, u32)>,
+    /// Per node: its score and id in the order, if it is in it.
+    in_order: Vec<Option<(i64, u64)>>,
+    /// Nodes whose place in the order must be looked at again, and per node whether it is one of them.
+    unordered: Vec<u32>,
+    is_unordered: Vec<bool>,
     /// Per node and in all: tasks that fit into empty nodes.
     empty_copies: Vec<u32>,
     empty: DomainSums,
@@ -120,16 +126,19 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    pub(crate) fn new(view: View, shape: &Shape, nodes: &[Option<NodeSlot>]) -> Self {
+    /// The index of what is free.
+    pub(crate) fn new(shape: &Shape, nodes: &[Option<NodeSlot>]) -> Self {
         let mut fit = Self {
-            view,
+            view: View::Free,
             domain: Vec::new(),
             copies: Vec::new(),
-            score: Vec::new(),
-            id: Vec::new(),
             seen: Vec::new(),
-            ordered: BTreeSet::new(),
             free: DomainSums::default(),
+            with_room: 0,
+            ordered: BTreeSet::new(),
+            in_order: Vec::new(),
+            unordered: Vec::new(),
+            is_unordered: Vec::new(),
             empty_copies: Vec::new(),
             empty: DomainSums::default(),
             domains: BTreeMap::new(),
@@ -139,11 +148,45 @@ impl Fit {
             charge: 0,
             charge_least: 0,
         };
+        fit.make_room_for(nodes.len());
         for slot in 0..nodes.len() {
             fit.on_node(shape, nodes, slot as u32);
         }
         fit.settle_charges(shape, nodes);
         fit
+    }
+
+    /// The index of what would be free if something were taken, beside this one of what is.
+    pub(crate) fn in_view(&self, view: View) -> Self {
+        let nodes = self.domain.len();
+        Self {
+            view,
+            domain: self.domain.clone(),
+            copies: vec![0; nodes],
+            seen: vec![0; nodes],
+            free: DomainSums::default(),
+            with_room: 0,
+            ordered: BTreeSet::new(),
+            in_order: vec![None; nodes],
+            unordered: Vec::new(),
+            is_unordered: vec![false; nodes],
+            empty_copies: self.empty_copies.clone(),
+            empty: self.empty.clone(),
+            domains: self.domains.clone(),
+            position: 0,
+            mix_version: 0,
+            charge: self.charge,
+            charge_least: self.charge_least,
+        }
+    }
+
+    fn make_room_for(&mut self, nodes: usize) {
+        self.domain.resize(nodes, NO_DOMAIN);
+        self.copies.resize(nodes, 0);
+        self.seen.resize(nodes, 0);
+        self.in_order.resize(nodes, None);
+        self.is_unordered.resize(nodes, false);
+        self.empty_copies.resize(nodes, 0);
     }
 
     /// What tasks are charged depends on the devices there are only if they ask for GPU memory.
@@ -155,14 +198,9 @@ impl Fit {
     pub(crate) fn on_node(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32) {
         let at = slot as usize;
         if self.domain.len() <= at {
-            self.domain.resize(at + 1, NO_DOMAIN);
-            self.copies.resize(at + 1, 0);
-            self.score.resize(at + 1, 0);
-            self.id.resize(at + 1, 0);
-            self.seen.resize(at + 1, 0);
-            self.empty_copies.resize(at + 1, 0);
+            self.make_room_for(at + 1);
         }
-        self.withdraw(slot);
+        self.set_copies(slot, 0);
         if self.domain[at] != NO_DOMAIN {
             self.empty.change(self.domain[at], self.empty_copies[at], 0);
             self.empty_copies[at] = 0;
@@ -184,52 +222,33 @@ impl Fit {
             }
         };
         self.domain[at] = domain;
-        self.id[at] = node.id.0;
         if node.ready {
             self.empty_copies[at] = node.copies_when_empty(shape);
             self.empty.change(domain, 0, self.empty_copies[at]);
         }
     }
 
-    /// Brings the index up to the nodes as they are.
-    pub(crate) fn sync(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog, mix: &Mix) {
-        if self.mix_version != mix.version() {
-            self.mix_version = mix.version();
-            self.score_anew(shape, nodes, mix);
-        }
+    /// Brings the counts up to the nodes as they are.
+    pub(crate) fn sync(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], log: &ChangeLog) {
         if self.position == log.end() {
             return;
         }
         match log.since(self.position).filter(|changed| self.position > 0 && changed.len() < nodes.len()) {
             Some(changed) => {
                 for &slot in changed {
-                    self.update(shape, nodes, slot, mix);
+                    self.update(shape, nodes, slot);
                 }
             }
             None => {
                 for slot in 0..nodes.len() {
-                    self.update(shape, nodes, slot as u32, mix);
+                    self.update(shape, nodes, slot as u32);
                 }
             }
         }
         self.position = log.end().max(1);
     }
 
-    /// Another mix changes which node is best, not where there is room.
-    fn score_anew(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], mix: &Mix) {
-        if self.view != View::Free {
-            return;
-        }
-        for (_, id, slot) in std::mem::take(&mut self.ordered) {
-            let at = slot as usize;
-            if let Some(node) = nodes[at].as_ref().filter(|node| self.seen[at] == node.version) {
-                self.score[at] = score::score(node, shape, mix);
-            }
-            self.ordered.insert((self.score[at], id, slot));
-        }
-    }
-
-    fn update(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32, mix: &Mix) {
+    fn update(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32) {
         let at = slot as usize;
         let Some(node) = nodes[at].as_ref().filter(|_| self.domain[at] != NO_DOMAIN) else { return };
         let version = if self.view == View::Free { node.version } else { node.takeable_version };
@@ -243,29 +262,58 @@ impl Fit {
             (true, false) => node.copies(shape, node.view(self.view)),
             (true, true) => node.copies(shape, &node.unreserved()),
         };
-        if copies == 0 && self.copies[at] == 0 {
+        self.set_copies(slot, copies);
+    }
+
+    fn set_copies(&mut self, slot: u32, copies: u32) {
+        let at = slot as usize;
+        let before = self.copies[at];
+        if before == 0 && copies == 0 {
             return;
         }
-        self.withdraw(slot);
-        if copies > 0 {
-            self.score[at] = match self.view {
-                View::Free => score::score(node, shape, mix),
-                // Where the most is free, the least must be taken.
-                _ => -(node.decided.gpus() as i64),
-            };
-            self.ordered.insert((self.score[at], node.id.0, slot));
-            self.free.change(self.domain[at], 0, copies);
+        if before != copies {
             self.copies[at] = copies;
+            self.free.change(self.domain[at], before, copies);
+            self.with_room = self.with_room + usize::from(copies > 0) - usize::from(before > 0);
+        }
+        // Even with as many copies as before another node may be better.
+        self.leave_unordered(slot);
+    }
+
+    fn leave_unordered(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.is_unordered[slot as usize], true) {
+            self.unordered.push(slot);
         }
     }
 
-    fn withdraw(&mut self, slot: u32) {
-        let at = slot as usize;
-        if self.copies[at] > 0 {
-            self.ordered.remove(&(self.score[at], self.id[at], slot));
-            self.free.change(self.domain[at], self.copies[at], 0);
-            self.copies[at] = 0;
+    /// Brings the order up to the counts. What fits comes and goes more often than somebody asks where it fits best.
+    pub(crate) fn order(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], mix: &Mix) {
+        // Another mix changes which node is best, not where there is room.
+        if self.view == View::Free && std::mem::replace(&mut self.mix_version, mix.version()) != mix.version()
+        {
+            let ordered: Vec<u32> = self.best().collect();
+            ordered.into_iter().for_each(|slot| self.leave_unordered(slot));
         }
+        for slot in std::mem::take(&mut self.unordered) {
+            let at = slot as usize;
+            self.is_unordered[at] = false;
+            if let Some((score, id)) = self.in_order[at].take() {
+                self.ordered.remove(&(score, id, slot));
+            }
+            if let Some(node) = nodes[at].as_ref().filter(|_| self.copies[at] > 0) {
+                let score = match self.view {
+                    View::Free => score::score(node, shape, mix),
+                    // Where the most is free, the least must be taken.
+                    _ => -(node.decided.gpus() as i64),
+                };
+                self.in_order[at] = Some((score, node.id.0));
+                self.ordered.insert((score, node.id.0, slot));
+            }
+        }
+    }
+
+    fn best(&self) -> impl Iterator<Item = u32> {
+        self.ordered.iter().map(|(_, _, slot)| *slot)
     }
 
     /// The most tasks that fit inside one domain.
@@ -299,12 +347,13 @@ impl Fit {
 
     /// How many nodes have room.
     pub(crate) fn nodes_with_room(&self) -> usize {
-        self.ordered.len()
+        self.with_room
     }
 
-    /// Nodes with room, best first.
+    /// Nodes with room, best first; the order was brought up to date before.
     pub(crate) fn best_first(&self) -> impl Iterator<Item = u32> {
-        self.ordered.iter().map(|(_, _, slot)| *slot)
+        debug_assert!(self.unordered.is_empty(), "somebody asks for the best node before it is known");
+        self.best()
     }
 }
 

@@ -86,7 +86,7 @@ impl Pool {
         // Where else the work on them fits must be known.
         let tasks: Vec<u32> = nodes.iter().flat_map(|at| self.node(*at).tasks.iter().copied()).collect();
         for task in tasks {
-            self.class_fits(self.entry(task).class);
+            self.order_nodes_for(self.entry(task).class);
         }
         let guaranteed = self.within_quota(ask);
         let found = nodes.into_iter().filter_map(|at| self.clear_node(at, slot, guaranteed, now, later));

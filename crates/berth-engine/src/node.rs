@@ -231,6 +231,16 @@ impl NodeSlot {
 
     /// How many tasks of a shape fit into this node when it is empty.
     pub(crate) fn copies_when_empty(&self, shape: &Shape) -> u32 {
+        let wanted = u32::from(shape.request.gpu.devices());
+        if self.alike && wanted == 1 || shape.whole {
+            let share_on =
+                |device: &Device| shape.share_on(device).map_or(0, |share| WHOLE / share.millionths());
+            let copies = match self.alike {
+                true => self.devices.first().map_or(0, share_on) * self.devices.len() as u32,
+                false => self.devices.iter().map(share_on).sum(),
+            };
+            return shape.bound(self.cpu.0, self.memory.0).min(copies / wanted);
+        }
         self.copies(shape, &self.empty())
     }
 

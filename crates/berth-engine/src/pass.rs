@@ -54,6 +54,7 @@ impl Pool {
             {
                 continue;
             }
+            self.order_nodes_for(class_id);
             for (_, project) in self.classes[class_id as usize].firsts.iter().copied() {
                 let Some((slot, places)) = self.first_passer(project, class_id, &fills, now) else {
                     continue;

@@ -9,18 +9,25 @@ use berth_types::{Place, Spread, TopologyLevel, WorkloadSpec};
 use std::collections::BTreeMap;
 
 impl Pool {
-    /// Whether all tasks of a class fit into what is free, and brings the index of its shape up to date.
+    /// Whether all tasks of a class fit into what is free, and brings the counts of its shape up to date.
     pub(crate) fn class_fits(&mut self, class: u32) -> bool {
         let class = &self.classes[class as usize];
         let (shape, fit) = &mut self.shapes[class.shape as usize];
-        fit.sync(shape, &self.nodes, &self.log, &self.mix);
+        fit.sync(shape, &self.nodes, &self.log);
         fit.most() >= u64::from(class.min)
+    }
+
+    /// Brings the counts and the order of a class's shape up to date.
+    pub(crate) fn order_nodes_for(&mut self, class: u32) {
+        let (shape, fit) = &mut self.shapes[self.classes[class as usize].shape as usize];
+        fit.sync(shape, &self.nodes, &self.log);
+        fit.order(shape, &self.nodes, &self.mix);
     }
 
     /// Places for `count` tasks of a waiting workload in what is free, or none.
     pub(crate) fn place(&mut self, slot: u32, first_rank: u32, count: u32) -> Option<Vec<Place>> {
         let class = self.entry(slot).class;
-        self.class_fits(class);
+        self.order_nodes_for(class);
         let class = &self.classes[class as usize];
         let spec = &self.entry(slot).workload.spec;
         let (shape, fit) = &self.shapes[class.shape as usize];

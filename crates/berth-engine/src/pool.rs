@@ -285,7 +285,7 @@ impl Pool {
             None => {
                 let shape = Shape::new(&key);
                 self.asks_by_memory |= matches!(shape.request.gpu, GpuRequest::Memory { .. });
-                let fit = Fit::new(View::Free, &shape, &self.nodes);
+                let fit = Fit::new(&shape, &self.nodes);
                 self.shapes.push((shape, fit));
                 self.taking_fits.push(Default::default());
                 let id = self.shapes.len() as u32 - 1;

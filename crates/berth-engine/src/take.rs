@@ -61,7 +61,7 @@ impl Pool {
     pub(crate) fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
         self.retries.attempt = None;
         let class_id = self.entry(slot).class;
-        self.class_fits(class_id);
+        self.order_nodes_for(class_id);
         let entry = self.entry(slot);
         let ask = self.ask(entry.project, &self.classes[class_id as usize]);
         let mut verdict = Verdict::NotEntitled;
@@ -200,10 +200,10 @@ impl Pool {
     fn sync_taking_fit(&mut self, shape_id: u32, view: View) {
         self.settle_takeable();
         let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
-        let shape = &self.shapes[shape_id as usize].0;
-        let fit = self.taking_fits[shape_id as usize][at]
-            .get_or_insert_with(|| Box::new(Fit::new(view, shape, &self.nodes)));
-        fit.sync(shape, &self.nodes, &self.takeable_log, &self.mix);
+        let (shape, free) = &self.shapes[shape_id as usize];
+        let fit = self.taking_fits[shape_id as usize][at].get_or_insert_with(|| Box::new(free.in_view(view)));
+        fit.sync(shape, &self.nodes, &self.takeable_log);
+        fit.order(shape, &self.nodes, &self.mix);
     }
 
     /// Where a shape would fit if everything were taken that might be; up to date when a claim is made.

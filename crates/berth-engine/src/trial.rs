@@ -177,6 +177,9 @@ impl<'a> Trial<'a> {
     /// Takes victims in order until there is room, at most so many. False when there is room but budgets forbid the
     /// set; an error when even all of them make no room.
     pub(crate) fn by_order(&mut self, units: &mut Units<'a>, most: usize) -> Result<bool, Verdict> {
+        if self.min == 1 && !units.are_anywhere() {
+            return self.by_order_on_one_node(units, most);
+        }
         let mut next = 0;
         while !self.suffices() {
             let Some(unit) = (next < most).then(|| units.get(next)).flatten() else {
@@ -191,6 +194,55 @@ impl<'a> Trial<'a> {
         }
         self.leave_out_unneeded();
         Ok(self.ledger.holds())
+    }
+
+    /// The same for one task, which needs room on one node: who runs elsewhere is not even charged.
+    fn by_order_on_one_node(&mut self, units: &mut Units<'a>, most: usize) -> Result<bool, Verdict> {
+        let mut nodes: IdMap<u32, (Free, Vec<Unit>)> = IdMap::default();
+        let mut extras_gone: BTreeSet<(u32, u32)> = BTreeSet::new();
+        let mut next = 0;
+        while !self.suffices() {
+            let Some(unit) = (next < most).then(|| units.get(next)).flatten() else {
+                return Err(Verdict::NoShape { most: self.fit.most(), needed: 1 });
+            };
+            next += 1;
+            for place in self.places_of(unit).as_slice() {
+                if extras_gone.contains(&(unit.slot, place.rank)) {
+                    continue;
+                }
+                if unit.extra.is_some() {
+                    extras_gone.insert((unit.slot, place.rank));
+                }
+                let Some(at) = self.usable_node(place) else { continue };
+                let node = self.pool.node(at);
+                let (free, here) = nodes.entry(at).or_insert_with(|| (node.decided.clone(), Vec::new()));
+                free.give(place);
+                if here.last() != Some(&unit) {
+                    here.push(unit);
+                }
+                if self.copies_in(node, free) > 0 {
+                    std::mem::take(here).into_iter().for_each(|unit| self.take(unit));
+                    break;
+                }
+            }
+        }
+        self.leave_out_unneeded();
+        Ok(self.ledger.holds())
+    }
+
+    /// The node of a place, if the claimant may use it.
+    fn usable_node(&self, place: &Place) -> Option<u32> {
+        let at = self.pool.node_slot(place.node)?;
+        (self.fit.domain_of(at).is_some() && self.pool.node(at).ready).then_some(at)
+    }
+
+    /// Tasks of the claimant that fit into `free` of a node.
+    fn copies_in(&self, node: &NodeSlot, free: &Free) -> u32 {
+        if self.ignores_reservations || node.reserved.is_empty() {
+            node.copies(self.shape, free)
+        } else {
+            node.copies(self.shape, &self.visible(node, free))
+        }
     }
 
     /// Makes room node by node, each time where the least must be taken, within budgets throughout.
@@ -588,11 +640,8 @@ impl<'a> Trial<'a> {
     }
 
     fn change_node(&mut self, place: &Place, give: bool) {
-        let Some(slot) = self.pool.node_slot(place.node) else { return };
+        let Some(slot) = self.usable_node(place) else { return };
         let node = self.pool.node(slot);
-        if self.fit.domain_of(slot).is_none() || !node.ready {
-            return;
-        }
         let trial = self
             .nodes
             .entry(slot)
@@ -616,12 +665,7 @@ impl<'a> Trial<'a> {
     fn recount(&mut self, slot: u32) {
         let node = self.pool.node(slot);
         let domain = self.fit.domain_of(slot).expect("a node of the trial has a domain");
-        let free = &self.nodes[&slot].free;
-        let after = if self.ignores_reservations || node.reserved.is_empty() {
-            node.copies(self.shape, free)
-        } else {
-            node.copies(self.shape, &self.visible(node, free))
-        };
+        let after = self.copies_in(node, &self.nodes[&slot].free);
         let trial = self.nodes.get_mut(&slot).expect("was just looked at");
         let before = std::mem::replace(&mut trial.copies, after);
         if before != after {
