@@ -4,6 +4,7 @@ use crate::{
     fit::ChangeLog,
     pool::Pool,
     queue::{Claim, First, Standing},
+    retry::Title,
     tree::{GPU, Node, ROOT},
 };
 use berth_types::{Phase, Time, Workload, WorkloadId};
@@ -89,12 +90,21 @@ pub(crate) struct Heads {
     fitting_contests: Vec<FittingContest>,
     /// Classes that fit, in order.
     fitting: Vec<u32>,
+    /// Classes that are being looked at; kept so that looking needs no memory of its own.
+    candidates: Vec<u32>,
     /// Projects whose heads must be looked at again.
     changed: ChangeLog,
     /// Everything must be looked at again.
     all_stale: bool,
     /// The time heads were computed for; some workloads are barred for one instant.
     now: Time,
+}
+
+impl Heads {
+    /// The instant that is being planned.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
 }
 
 impl Pool {
@@ -228,10 +238,11 @@ impl Pool {
             if class.fits && self.barrier(&self.ask(project, class), 0).is_none() {
                 continue;
             }
-            if self.could_take(project, &first) {
-                return Some(self.head(&first));
+            match self.title(project, &first) {
+                Title::Now => return Some(self.head(&first)),
+                Title::Later(from) => self.close_until(project, first.class, from),
+                Title::None => self.close_claim(project, first.class, Claim::NotEntitled),
             }
-            self.close_claim(project, first.class, Claim::NotEntitled);
         }
         None
     }
@@ -244,12 +255,14 @@ impl Pool {
 
     /// Looks again which classes fit. A start alone can only end a fit, never make one.
     pub(crate) fn refresh_fits(&mut self, only_shrinks_capacity: bool) {
-        let candidates = if only_shrinks_capacity {
-            self.heads.fitting.clone()
+        let mut candidates = std::mem::take(&mut self.heads.candidates);
+        candidates.clear();
+        if only_shrinks_capacity {
+            candidates.extend_from_slice(&self.heads.fitting);
         } else {
-            self.waiting_classes.iter().copied().collect()
-        };
-        for class_id in candidates {
+            candidates.extend(&self.waiting_classes);
+        }
+        for class_id in candidates.iter().copied() {
             let fits = self.class_fits(class_id);
             let class = &mut self.classes[class_id as usize];
             if fits == class.fits {
@@ -275,6 +288,7 @@ impl Pool {
                 }
             }
         }
+        self.heads.candidates = candidates;
     }
 
     /// Heads depend on time only in that some workloads are barred for the instant of their eviction.

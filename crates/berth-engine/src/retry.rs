@@ -31,6 +31,15 @@ struct Failure {
     retry: Option<Time>,
 }
 
+/// What entitles a claim to be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Title {
+    None,
+    /// Its share, once it has waited long enough for it.
+    Later(Time),
+    Now,
+}
+
 /// Project and class.
 type Claimant = (u32, u32);
 
@@ -243,7 +252,7 @@ impl Pool {
             for first in self.closed_firsts(project) {
                 let opens = match first.claim {
                     Claim::Open => false,
-                    Claim::NotEntitled => self.could_take(project, &first),
+                    Claim::NotEntitled => self.title(project, &first) != Title::None,
                     Claim::Failed => self.is_entitled_otherwise(project, &first),
                 };
                 if opens {
@@ -269,24 +278,32 @@ impl Pool {
         }
     }
 
-    /// Whether a take is worth trying: something of its own or of others might be taken.
-    pub(crate) fn could_take(&self, project: u32, first: &First) -> bool {
+    /// What title a workload has to take something, of its own project or of others.
+    pub(crate) fn title(&self, project: u32, first: &First) -> Title {
         let class = &self.classes[first.class as usize];
-        if !class.possible {
-            return false;
-        }
         let ask = self.ask(project, class);
+        let must_give = self.must_give(&ask);
+        if !class.possible || self.barrier(&ask, must_give).is_some() {
+            return Title::None;
+        }
         // Those after it in the group have no higher priority, so they cannot take more.
         let lowest = self.queues[project as usize].victims.lowest_priority();
         let own = lowest.is_some_and(|lowest| lowest < first.key.0.0);
-        let must_give = self.must_give(&ask);
-        if self.barrier(&ask, must_give).is_some() {
-            return false;
+        match must_give {
+            _ if own => Title::Now,
+            0 if !self.extras.is_empty() || self.may_reclaim_quota(&ask) => Title::Now,
+            0 if self.may_take_from_others(&ask) => match self.patient_from(first.key.3) {
+                from if from <= self.heads.now() => Title::Now,
+                from => Title::Later(from),
+            },
+            _ => Title::None,
         }
-        if must_give > 0 {
-            return own;
-        }
-        own || !self.extras.is_empty() || self.may_take_from_others(&ask)
+    }
+
+    /// Closes a claim that has no title before an instant.
+    pub(crate) fn close_until(&mut self, project: u32, class: u32, from: Time) {
+        self.close_claim(project, class, Claim::Failed);
+        self.retries.insert((project, class), Failure { needs: Needs::OwnRoom, retry: Some(from) });
     }
 
     /// Opens failed claims that any change or the passing of time may let succeed.

@@ -44,9 +44,9 @@ impl Way {
 }
 
 /// At most this many victims are searched exhaustively before straddling is considered.
-const SMALL: usize = 16;
+const SMALL: usize = 12;
 /// More victims than this are never searched exhaustively.
-const LARGE: usize = 24;
+const LARGE: usize = 14;
 /// With more victims than this, nodes are looked at one by one after the first of them.
 const MANY: usize = 256;
 
