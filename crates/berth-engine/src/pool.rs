@@ -695,10 +695,11 @@ impl Pool {
         if !changed.is_empty() {
             self.version += 1;
         }
-        // A department's share matters to every project below it.
         for position in changed {
-            self.mark_below(position);
+            // Who is first below an account does not depend on its share, but who is first beside it does.
+            self.mark_head(self.tree.at(position).parent);
             self.refresh_above(position);
+            self.retries.shares_moved = true;
         }
     }
 

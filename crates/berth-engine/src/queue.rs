@@ -236,6 +236,8 @@ pub(crate) struct ProjectQueue {
     waiting: BTreeMap<u32, Group>,
     /// The first of every class, in queue order.
     firsts: Vec<First>,
+    /// What its share left room for when the titles of its claims were last looked at.
+    pub(crate) room_in_share: i128,
     /// GPUs that waiting workloads which could ever run are charged.
     pub(crate) demand: u64,
     pub(crate) victims: Victims,

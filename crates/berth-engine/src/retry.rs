@@ -57,6 +57,8 @@ pub(crate) struct Retries {
     nodes_seen: usize,
     /// Projects whose accounts may entitle them to more than before.
     pub(crate) to_reconsider: BTreeSet<u32>,
+    /// Whether any share is another than before.
+    pub(crate) shares_moved: bool,
     /// When time alone may let the take that was tried last succeed.
     pub(crate) attempt: Option<Time>,
 }
@@ -248,7 +250,11 @@ impl Pool {
 
     /// Opens the claims of projects whose accounts entitle them to more than before.
     pub(crate) fn reopen_entitled(&mut self) {
+        if std::mem::take(&mut self.retries.shares_moved) {
+            self.reconsider_shares();
+        }
         for project in std::mem::take(&mut self.retries.to_reconsider) {
+            self.renew_room_in_share(project);
             for first in self.closed_firsts(project) {
                 let opens = match first.claim {
                     Claim::Open => false,
@@ -260,6 +266,27 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// Finds projects of which a claim came within its share, or is no longer.
+    fn reconsider_shares(&mut self) {
+        for project in 0..self.queues.len() as u32 {
+            let (before, after) = self.renew_room_in_share(project);
+            let between = before.min(after) + 1..=before.max(after);
+            let moved =
+                |first: &First| between.contains(&i128::from(self.classes[first.class as usize].asked));
+            if before != after && self.queues[project as usize].firsts().iter().any(moved) {
+                self.retries.to_reconsider.insert(project);
+            }
+        }
+    }
+
+    /// What its share left a project room for, and leaves now.
+    fn renew_room_in_share(&mut self, project: u32) -> (i128, i128) {
+        let path = self.tree.path(project);
+        let rooms = path.map(|(_, node)| i128::from(node.share) - i128::from(node.used.amounts[GPU]));
+        let after = rooms.min().unwrap_or(0);
+        (std::mem::replace(&mut self.queues[project as usize].room_in_share, after), after)
     }
 
     /// Whether a claim that failed for want of room has another title to take from others than it had, or must give
