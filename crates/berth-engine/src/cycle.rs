@@ -98,14 +98,13 @@ impl Pool {
                         self.take_failed(slot, now);
                         continue;
                     }
-                    // What makes room for one can make room for others that failed before it.
-                    self.retry_with_room();
                 }
                 Next::Fits(slot) => {
                     let placed = self.start_on_free(slot, now, actions);
                     assert!(placed, "what the index of a shape counts as room is room");
                 }
             }
+            self.retry_after_start();
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);
             // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. Who is

@@ -49,6 +49,8 @@ pub(crate) struct Retries {
     failed: BTreeMap<Claimant, Failure>,
     by_time: BTreeSet<(Time, Claimant)>,
     by_change: BTreeSet<Claimant>,
+    /// Those of them that failed in an earlier plan and were not tried in this one.
+    not_tried: BTreeSet<Claimant>,
     /// By class: the room needed, and by whom.
     by_room: BTreeMap<u32, BTreeSet<(u64, u32)>>,
     /// The version of the pool at which those wait that need any change.
@@ -102,6 +104,7 @@ impl Retries {
             Needs::OwnRoom => {}
             Needs::Change => {
                 self.by_change.remove(&claimant);
+                self.not_tried.remove(&claimant);
             }
             Needs::Room(room) => {
                 if let Some(of_class) = self.by_room.get_mut(&claimant.1) {
@@ -342,6 +345,9 @@ impl Pool {
         if self.retries.version != self.version {
             self.retries.version = self.version;
             due.extend(&self.retries.by_change);
+            self.retries.not_tried.clear();
+        } else {
+            self.retries.not_tried = self.retries.by_change.clone();
         }
         for (project, class) in due {
             self.open_claim(project, class);
@@ -349,8 +355,17 @@ impl Pool {
         self.retry_with_room();
     }
 
+    /// Opens claims after somebody started: those that were not tried in this plan, as if they had never been, and those
+    /// that may have room now.
+    pub(crate) fn retry_after_start(&mut self) {
+        for (project, class) in std::mem::take(&mut self.retries.not_tried) {
+            self.open_claim(project, class);
+        }
+        self.retry_with_room();
+    }
+
     /// Opens claims that failed for want of room and may have it now.
-    pub(crate) fn retry_with_room(&mut self) {
+    fn retry_with_room(&mut self) {
         let mut due: BTreeSet<Claimant> = BTreeSet::new();
         self.with_room_beside_own(&mut due);
         let classes: Vec<u32> = self.retries.by_room.keys().copied().collect();
