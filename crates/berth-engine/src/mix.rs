@@ -31,6 +31,9 @@ pub(crate) struct Mix {
     counts: BTreeMap<Request, u64>,
     classes: Vec<Class>,
     weight: i64,
+    /// Devices by model, and whether they must be counted anew.
+    devices: BTreeMap<Name, u128>,
+    devices_stale: bool,
     /// By model: thousandths of a device's worth of demand that names models, per device.
     pressure: BTreeMap<Name, i64>,
 }
@@ -48,6 +51,8 @@ impl Mix {
             counts,
             classes: Vec::new(),
             weight: 1,
+            devices: BTreeMap::new(),
+            devices_stale: true,
             pressure: BTreeMap::new(),
         }
     }
@@ -78,6 +83,7 @@ impl Mix {
     /// Devices came or went.
     pub(crate) fn on_nodes_changed(&mut self) {
         self.stale = true;
+        self.devices_stale = true;
     }
 
     /// Works the mix out anew if what it depends on changed.
@@ -114,19 +120,24 @@ impl Mix {
             })
             .collect();
         self.weight = self.classes.iter().map(|class| class.weight).sum::<i64>().max(1);
-        self.pressure = self.pressure_on(nodes);
+        if std::mem::take(&mut self.devices_stale) {
+            self.devices.clear();
+            for device in nodes.iter().flatten().flat_map(|node| &node.devices) {
+                match self.devices.get_mut(&device.model) {
+                    Some(count) => *count += 1,
+                    None => {
+                        self.devices.insert(device.model.clone(), 1);
+                    }
+                }
+            }
+        }
+        self.pressure = self.pressure_by_model();
     }
 
     /// Demand that names models, spread over the devices it accepts, per device; in thousandths, if all demand together
     /// were as large as the pool.
-    fn pressure_on(&self, nodes: &[Option<NodeSlot>]) -> BTreeMap<Name, i64> {
-        let mut devices: BTreeMap<Name, u128> = BTreeMap::new();
-        for node in nodes.iter().flatten() {
-            for device in &node.devices {
-                *devices.entry(device.model.clone()).or_default() += 1;
-            }
-        }
-        let all: u128 = devices.values().sum();
+    fn pressure_by_model(&self) -> BTreeMap<Name, i64> {
+        let all: u128 = self.devices.values().sum();
         let mut demand: u128 = 0;
         let mut pressure: BTreeMap<Name, i64> = BTreeMap::new();
         let asked = |request: &Request, count: u64| {
@@ -138,7 +149,7 @@ impl Mix {
             demand += asked(request, *count);
         }
         for (request, count) in self.counts.iter().filter(|(request, _)| !request.models.is_empty()) {
-            let accepted = devices.iter().filter(|(model, _)| request.accepts_model(model));
+            let accepted = self.devices.iter().filter(|(model, _)| request.accepts_model(model));
             let capacity: u128 = accepted.clone().map(|(_, count)| count).sum();
             for (model, _) in accepted {
                 let part = asked(request, *count) * all * 1000 / (demand * capacity).max(1);

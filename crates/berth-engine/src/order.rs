@@ -263,7 +263,7 @@ impl Pool {
             candidates.extend(&self.waiting_classes);
         }
         for class_id in candidates.iter().copied() {
-            let fits = self.class_fits(class_id);
+            let fits = self.gpus_suffice(class_id) && self.class_fits(class_id);
             let class = &mut self.classes[class_id as usize];
             if fits == class.fits {
                 continue;

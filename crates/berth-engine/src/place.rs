@@ -17,6 +17,13 @@ impl Pool {
         fit.most() >= u64::from(class.min)
     }
 
+    /// Whether as many GPUs are free as a class needs at least, wherever they are; that is known without looking at nodes.
+    pub(crate) fn gpus_suffice(&self, class: u32) -> bool {
+        let class = &self.classes[class as usize];
+        let least = u128::from(self.shapes[class.shape as usize].1.charge_least) * u128::from(class.min);
+        u128::from(self.free_gpus) >= least
+    }
+
     /// Brings the counts and the order of a class's shape up to date.
     pub(crate) fn order_nodes_for(&mut self, class: u32) {
         let (shape, fit) = &mut self.shapes[self.classes[class as usize].shape as usize];

@@ -87,7 +87,8 @@ pub(crate) struct Pool {
     pub(crate) tree: Tree,
     /// By position in the tree; departments have an empty one.
     pub(crate) queues: Vec<ProjectQueue>,
-    pub(crate) entries: Vec<Option<Entry>>,
+    /// Boxed, because entries are large and are taken out and put back whenever one changes.
+    pub(crate) entries: Vec<Option<Box<Entry>>>,
     free_entries: Vec<u32>,
     entry_slots: IdMap<WorkloadId, u32>,
     pub(crate) shapes: Vec<(Shape, Fit)>,
@@ -224,7 +225,7 @@ impl Pool {
         let class = self.intern_class(&workload.spec, project);
         let position = self.tree.project(workload.spec.project);
         let id = workload.id;
-        let entry = Entry { workload, project: position, class };
+        let entry = Box::new(Entry { workload, project: position, class });
         let slot = match self.free_entries.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = Some(entry);

@@ -39,6 +39,7 @@ impl Pool {
         self.next_fill = None;
         let reserved: Vec<u32> = self.reservations.iter().map(|(_, _, slot)| *slot).collect();
         for slot in reserved {
+            self.class_fits(self.entry(slot).class);
             let workload = &self.entry(slot).workload;
             let Phase::Queued { reservation: Some(reservation) } = &workload.phase else { continue };
             let fit = &self.shapes[self.class_of(slot).shape as usize].1;

@@ -142,14 +142,15 @@ impl Pool {
     }
 
     /// What could let a claim succeed that failed just now.
-    fn needs(&self, slot: u32, ask: &Ask, now: Time) -> Needs {
-        let (entry, class) = (self.entry(slot), self.class_of(slot));
-        let (shape, fit) = &self.shapes[class.shape as usize];
+    fn needs(&mut self, slot: u32, ask: &Ask, now: Time) -> Needs {
         let from_others =
             self.may_reclaim_quota(ask) || (self.may_take_from_others(ask) && self.patient_from(slot) <= now);
         if from_others || !self.extras.is_empty() || self.may_come_within_quota(slot, ask) {
             return Needs::Change;
         }
+        self.class_fits(self.entry(slot).class);
+        let (entry, class) = (self.entry(slot), self.class_of(slot));
+        let (shape, fit) = &self.shapes[class.shape as usize];
         let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
         let usable = |place: &Place| self.node_slot(place.node).filter(|at| fit.domain_of(*at).is_some());
         let decided = |at: u32| self.node(at).decided.clone();

@@ -60,10 +60,7 @@ impl Pool {
 
     pub(crate) fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
         self.retries.attempt = None;
-        let class_id = self.entry(slot).class;
-        self.order_nodes_for(class_id);
-        let entry = self.entry(slot);
-        let ask = self.ask(entry.project, &self.classes[class_id as usize]);
+        let ask = self.ask(self.entry(slot).project, self.class_of(slot));
         let mut verdict = Verdict::NotEntitled;
         for way in self.ways_for(slot, &ask) {
             match self.find_taking_by(slot, ask, way, now) {
@@ -76,6 +73,7 @@ impl Pool {
 
     fn find_taking_by(&mut self, slot: u32, ask: Ask, way: Way, now: Time) -> Result<Taking, Verdict> {
         self.prove_too_little(slot, &ask, way.rule, way.own)?;
+        self.order_nodes_for(self.entry(slot).class);
         self.prove_no_shape(slot, way)?;
         if way.rule == Rule::Share {
             self.prove_patience(slot, now)?;
