@@ -10,7 +10,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:$(BERTH_CACHE)/tools/bin
 BERTH = $(CARGO_TARGET_DIR)/release/berth
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check soak bench fmt
+.PHONY: help run test check soak mutants bench fmt
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ soak: ## the property tests of the engine with many more cases
 	@.ci/ensure rust
 	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
 	cargo test --locked -p berth-engine --tests
+
+mutants: ## breaks one rule of the engine at a time and asks whether a test notices
+	@.ci/ensure rust
+	@.ci/mutants
 
 bench: ## how fast the engine decides; numbers go to target/bench/summary.json
 	@.ci/ensure rust

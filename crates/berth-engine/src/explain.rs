@@ -46,6 +46,7 @@ impl Pool {
     fn wait_reason(&mut self, slot: u32, now: Time) -> WaitReason {
         let class_id = self.entry(slot).class;
         let fits_now = self.class_fits(class_id);
+        self.order_nodes_for(class_id);
         let class = &self.classes[class_id as usize];
         let fit = &self.shapes[class.shape as usize].1;
         let (needed, fits) = (u64::from(class.min), fit.most());
