@@ -83,7 +83,12 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Broken>> {
     files.sort();
     let mut broken = Vec::new();
     for path in files {
-        let text = fs::read(&path)?;
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            // Other tools come and go in the same folders; what is gone when it is read is not part of the tree.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        };
         let name = path.strip_prefix(root).unwrap_or(&path);
         broken.extend(check_file(name, &String::from_utf8_lossy(&text)));
     }
