@@ -2,15 +2,16 @@
 
 use super::{
     Hosts, PodList, Shape, WHOLE,
-    replay::{Curve, set_up},
+    replay::{Curve, NodeState, Ties, set_up},
+    shuffle,
 };
 use crate::random::SplitMix64;
 use anyhow::Context;
 use berth_engine::Engine;
 use berth_types::{
     Action, Bytes, Change, Cpu, Device, Entitlement, GpuRequest, Gpus, Kind, MixEntry, Name, Node,
-    NodeCondition, NodeId, Policy, Project, ProjectId, Request, Selector, Share, Span, Spread, Tasks, Time,
-    Topology, Workload, WorkloadId, WorkloadSpec, default_pool,
+    NodeCondition, NodeId, Phase, Policy, Project, ProjectId, Request, Selector, Share, Span, Spread, Tasks,
+    Time, Topology, Workload, WorkloadId, WorkloadSpec, default_pool,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,35 +52,31 @@ pub fn mix(list: &PodList, models: &[Name]) -> Vec<MixEntry> {
 }
 
 /// Runs one seed on the engine. Pods that are not started at once are dropped, as in the experiment.
-pub fn run(hosts: &Hosts, list: &PodList, seed: u64, mix: Vec<MixEntry>) -> anyhow::Result<Curve> {
+pub fn run(
+    hosts: &Hosts,
+    list: &PodList,
+    seed: u64,
+    mix: Vec<MixEntry>,
+    ties: Ties,
+) -> anyhow::Result<Curve> {
     let mut random = SplitMix64::new(seed);
-    let (nodes, arrivals) = set_up(hosts, list, &mut random);
+    let (hosts_in_order, arrivals) = set_up(hosts, list, &mut random);
     let models: Vec<Name> = hosts.models.iter().map(|model| Name::from(model.as_str())).collect();
     let requests: Vec<Request> = list.shapes.iter().map(|shape| request(shape, &models)).collect();
-    let mut engine =
-        Engine::new(Policy { moves: false, reserve_after: Span(u64::MAX / 4), mix, ..Policy::default() });
-    for (index, node) in nodes.iter().enumerate() {
-        let device = Device { model: models[usize::from(node.model)].clone(), memory: Bytes::gib(16) };
-        engine.apply(&Change::NodeSet(Node {
-            id: NodeId(index as u64),
-            name: format!("node-{index:04}"),
-            devices: vec![device; usize::from(node.gpus)],
-            cpu: Cpu(u64::from(node.cpu)),
-            memory: Bytes::mib(u64::from(node.memory)),
-            labels: BTreeMap::new(),
-            condition: NodeCondition::Ready,
-        }))?;
-    }
-    let mut project = Project::named(PROJECT, "openb");
-    let entitlement = Entitlement { quota: Some(Gpus(Gpus::MAX.0 / 2)), ..Entitlement::default() };
-    project.entitlements.insert(default_pool(), entitlement);
-    engine.apply(&Change::ProjectSet(project))?;
+    let nodes: Vec<Node> =
+        hosts_in_order.iter().enumerate().map(|(index, host)| node(index, host, &models)).collect();
+    let policy = Policy { moves: false, reserve_after: Span(u64::MAX / 4), mix, ..Policy::default() };
+    let mut engine = engine_with(&policy, &nodes, &[])?;
+    let mut labels: Vec<u64> = (0..nodes.len() as u64).collect();
 
     let total = hosts.gpu_milli();
     let (mut arrived, mut allocated) = (0, 0);
     let mut curve = Curve::new();
     for (index, shape) in arrivals.into_iter().enumerate() {
         let (id, at) = (WorkloadId(index as u64), Time(index as u64 * 1000));
+        if ties == Ties::Shuffled {
+            engine = relabelled(&policy, &engine, &mut labels, &mut random)?;
+        }
         let asked = list.shapes[shape].gpu_milli();
         arrived += asked;
         engine.apply(&Change::Submitted(Workload::submitted(id, spec(&requests[shape]), at)))?;
@@ -100,6 +97,57 @@ pub fn run(hosts: &Hosts, list: &PodList, seed: u64, mix: Vec<MixEntry>) -> anyh
         curve.record(arrived, allocated, total);
     }
     Ok(curve)
+}
+
+fn node(index: usize, host: &NodeState, models: &[Name]) -> Node {
+    let device = Device { model: models[usize::from(host.model)].clone(), memory: Bytes::gib(16) };
+    Node {
+        id: NodeId(index as u64),
+        name: format!("node-{index:04}"),
+        devices: vec![device; usize::from(host.gpus)],
+        cpu: Cpu(u64::from(host.cpu)),
+        memory: Bytes::mib(u64::from(host.memory)),
+        labels: BTreeMap::new(),
+        condition: NodeCondition::Ready,
+    }
+}
+
+/// An engine that knows these nodes, these workloads and one project that may use everything.
+fn engine_with(policy: &Policy, nodes: &[Node], workloads: &[Workload]) -> anyhow::Result<Engine> {
+    let mut engine = Engine::new(policy.clone());
+    for node in nodes {
+        engine.apply(&Change::NodeSet(node.clone()))?;
+    }
+    let mut project = Project::named(PROJECT, "openb");
+    let entitlement = Entitlement { quota: Some(Gpus(Gpus::MAX.0 / 2)), ..Entitlement::default() };
+    project.entitlements.insert(default_pool(), entitlement);
+    engine.apply(&Change::ProjectSet(project))?;
+    for workload in workloads {
+        engine.apply(&Change::Submitted(workload.clone()))?;
+    }
+    Ok(engine)
+}
+
+/// The same engine with other ids for all nodes. Ids decide only between nodes that are equally good, so this is the
+/// node order reshuffled for the next decision.
+fn relabelled(
+    policy: &Policy,
+    engine: &Engine,
+    labels: &mut [u64],
+    random: &mut SplitMix64,
+) -> anyhow::Result<Engine> {
+    shuffle(labels, random);
+    let state = engine.state();
+    let renamed = |id: NodeId| NodeId(labels[id.0 as usize]);
+    let nodes: Vec<Node> =
+        state.nodes.values().map(|node| Node { id: renamed(node.id), ..node.clone() }).collect();
+    let mut workloads: Vec<Workload> = state.workloads.values().cloned().collect();
+    for workload in &mut workloads {
+        if let Phase::Running { tasks, .. } = &mut workload.phase {
+            tasks.iter_mut().for_each(|task| task.place.node = renamed(task.place.node));
+        }
+    }
+    engine_with(policy, &nodes, &workloads)
 }
 
 fn spec(request: &Request) -> WorkloadSpec {

@@ -13,7 +13,7 @@ use crate::{
         table::{Table, aligned},
     },
 };
-use anyhow::{Context, bail};
+use anyhow::Context;
 use berth_types::Name;
 use serde_json::{Value, json};
 use std::{
@@ -171,11 +171,8 @@ fn run_one(hosts: &Hosts, list: &PodList, seed: u64, experiment: &Experiment) ->
         Placement::Fgd => rated(&mut Fgd::new(list), ties),
         Placement::Proto => rated(&mut Proto::knowing(list, hosts), ties),
         Placement::ProtoLearnt => rated(&mut Proto::learning(hosts), ties),
-        Placement::Berth | Placement::BerthLearnt if ties == Ties::Shuffled => {
-            bail!("the engine breaks ties by node id only; --shuffle-nodes works with the other policies")
-        }
-        Placement::Berth => engine::run(hosts, list, seed, engine::mix(list, &models)),
-        Placement::BerthLearnt => engine::run(hosts, list, seed, Vec::new()),
+        Placement::Berth => engine::run(hosts, list, seed, engine::mix(list, &models), ties),
+        Placement::BerthLearnt => engine::run(hosts, list, seed, Vec::new(), ties),
     }
 }
 
