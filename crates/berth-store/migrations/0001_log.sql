@@ -4,13 +4,15 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The log. Sequences have no gaps; what lies before the oldest snapshot is history and goes oldest first.
+-- The log. Sequences have no gaps; what lies before the oldest snapshot is history and goes oldest first. `bytes` is what
+-- an event takes in the file, pages and all.
 CREATE TABLE event (
     seq     INTEGER NOT NULL PRIMARY KEY,
     at      INTEGER NOT NULL,
     kind    TEXT NOT NULL,
     version INTEGER NOT NULL,
     inputs  INTEGER,
+    bytes   INTEGER NOT NULL,
     body    TEXT NOT NULL
 ) STRICT;
 

@@ -17,9 +17,9 @@ pub const SERIES_MAX: usize = 50_000;
 pub const POINTS_MAX: usize = 20_000;
 
 /// What a sample costs in the file: its row, its part of the pages above, and room that is not filled.
-const SAMPLE_BYTES: u64 = 40;
+const SAMPLE_BYTES: u64 = 36;
 /// The same for a roll-up.
-const ROLLUP_BYTES: u64 = 96;
+const ROLLUP_BYTES: u64 = 72;
 /// Rows that are too old, dropped with one write.
 const AGED_ROWS_MAX: u64 = 10_000;
 

@@ -8,8 +8,11 @@ use crate::{
 use berth_types::Time;
 use rusqlite::{Connection, Row, params};
 
-/// What an event costs beyond its texts: its row, its part of the pages above, and room that is not filled.
-const ROW_BYTES: u64 = 48;
+/// What a row takes beyond its texts, and its part of the pages above.
+const ROW_BYTES: u64 = 40;
+const PAGE_BYTES: u64 = 4096;
+/// What fits on a page; a longer row goes on in pages of its own.
+const PAGE_ROW_BYTES_MAX: u64 = 4061;
 
 /// Events dropped in one transaction, so that appends do not wait long behind it.
 const DROPPED_MAX: u64 = 2_000;
@@ -21,20 +24,22 @@ pub(crate) fn insert(
     event: &NewEvent,
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
-        "INSERT INTO event (seq, at, kind, version, inputs, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO event (seq, at, kind, version, inputs, bytes, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     let seq = tally.last_seq + 1;
     let inputs = event.inputs.map(signed);
+    let bytes = stored_bytes((event.kind.len() + event.body.as_str().len()) as u64);
     statement.execute(params![
         signed(seq),
         signed(at.0),
         event.kind,
         event.version,
         inputs,
+        signed(bytes),
         event.body.as_str()
     ])?;
     tally.last_seq = seq;
-    tally.appended_bytes += ROW_BYTES + (event.kind.len() + event.body.as_str().len()) as u64;
+    tally.appended_bytes += bytes;
     Ok(())
 }
 
@@ -55,8 +60,8 @@ pub(crate) fn load_first_seq(connection: &Connection) -> rusqlite::Result<Option
 
 /// Bytes of the events after one.
 pub(crate) fn load_bytes_after(connection: &Connection, after: u64) -> rusqlite::Result<u64> {
-    let sql = "SELECT ifnull(sum(?2 + octet_length(kind) + octet_length(body)), 0) FROM event WHERE seq > ?1";
-    connection.query_row(sql, params![signed(after), signed(ROW_BYTES)], |row| unsigned(row, 0))
+    let sql = "SELECT ifnull(sum(bytes), 0) FROM event WHERE seq > ?1";
+    connection.query_row(sql, [signed(after)], |row| unsigned(row, 0))
 }
 
 /// Drops the oldest events up to and with `last`, until so many bytes are dropped or enough for one transaction. Says
@@ -67,11 +72,10 @@ pub(crate) fn drop_oldest(
     last: u64,
     bytes: u64,
 ) -> rusqlite::Result<bool> {
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, ?2 + octet_length(kind) + octet_length(body) FROM event WHERE seq <= ?1 ORDER BY seq LIMIT ?3",
-    )?;
+    let mut statement =
+        connection.prepare_cached("SELECT seq, bytes FROM event WHERE seq <= ?1 ORDER BY seq LIMIT ?2")?;
     let (mut dropped, mut until) = (0, None);
-    let mut rows = statement.query(params![signed(last), signed(ROW_BYTES), signed(DROPPED_MAX)])?;
+    let mut rows = statement.query([signed(last), signed(DROPPED_MAX)])?;
     while dropped < bytes
         && let Some(row) = rows.next()?
     {
@@ -82,6 +86,15 @@ pub(crate) fn drop_oldest(
     connection.prepare_cached("DELETE FROM event WHERE seq <= ?1")?.execute([signed(until)])?;
     tally.dropped_bytes += dropped;
     Ok(true)
+}
+
+/// What an event with so many bytes of text takes in the file: its part of a page that holds only whole rows, or whole pages.
+fn stored_bytes(text_bytes: u64) -> u64 {
+    let row_bytes = ROW_BYTES + text_bytes;
+    match PAGE_ROW_BYTES_MAX / row_bytes {
+        0 => PAGE_BYTES * (1 + row_bytes.div_ceil(PAGE_BYTES - 4)),
+        rows => PAGE_BYTES.div_ceil(rows),
+    }
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Event> {

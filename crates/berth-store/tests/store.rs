@@ -232,7 +232,8 @@ fn every_filter_lists_what_it_says_and_nothing_else() {
     let store = open(&temp.join("store"));
     with_finished(&store, 0..200);
     let any = FinishedFilter::default;
-    let cases: [(FinishedFilter, fn(u64) -> bool); 8] = [
+    type Case = (FinishedFilter, fn(u64) -> bool);
+    let cases: [Case; 8] = [
         (FinishedFilter { project: Some(ProjectId(1)), ..any() }, |id| id % 3 == 1),
         (FinishedFilter { user: Some("user-2".into()), ..any() }, |id| id % 5 == 2),
         (FinishedFilter { name: Some("job-17".into()), ..any() }, |id| id == 17),

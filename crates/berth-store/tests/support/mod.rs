@@ -107,10 +107,7 @@ pub fn check_file(folder: &Path) -> Result<(), String> {
         ("raw_rows", "SELECT count(*) FROM sample"),
         ("five_minutes_rows", "SELECT count(*) FROM rollup WHERE width = 300000"),
         ("hours_rows", "SELECT count(*) FROM rollup WHERE width = 3600000"),
-        (
-            "appended_bytes - dropped_bytes",
-            "SELECT ifnull(sum(48 + octet_length(kind) + octet_length(body)), 0) FROM event",
-        ),
+        ("appended_bytes - dropped_bytes", "SELECT ifnull(sum(bytes), 0) FROM event"),
         ("last_seq", "SELECT ifnull(max(seq), (SELECT last_seq FROM tally)) FROM event"),
         ("last_seq", "SELECT ifnull(min(seq) - 1, (SELECT last_seq FROM tally)) + count(*) FROM event"),
     ] {

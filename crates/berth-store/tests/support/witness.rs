@@ -1,7 +1,7 @@
 //! Somebody who remembers what the store acknowledged, and looks afterwards whether it is there.
 
-use super::{Mark, all_events, check_file};
-use berth_store::{Appended, Batch, FinishedWorkload, Settings, Snapshot, Start, Store, StoreError};
+use super::{Mark, all_events, check_file, vfs::Vfs};
+use berth_store::{Answer, Appended, Batch, FinishedWorkload, Settings, Snapshot, Start, Store, StoreError};
 use berth_types::{Time, WorkloadId};
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,8 +10,12 @@ use std::{collections::BTreeMap, path::Path};
 pub struct Witness {
     acknowledged: Vec<Mark>,
     finished: BTreeMap<WorkloadId, FinishedWorkload>,
-    /// A batch of which the store could not say whether it is kept; none comes after it.
-    in_doubt: Option<Batch>,
+    /// Samples, by series and time.
+    pub samples: BTreeMap<(String, u64), i64>,
+    /// Answers, by key.
+    pub answers: BTreeMap<String, Answer>,
+    /// Batches of one write of which the store could not say whether it is kept; none comes after it.
+    in_doubt: Vec<Batch>,
     /// Snapshots that were asked for, acknowledged or not.
     snapshots: BTreeMap<u64, Vec<u8>>,
     snapshot_acknowledged: u64,
@@ -40,8 +44,8 @@ impl Witness {
                 self.remember(batch);
                 Ok(())
             }
-            Err(StoreError::InDoubt { .. }) if self.in_doubt.is_none() => {
-                self.in_doubt = Some(batch);
+            Err(StoreError::InDoubt { .. }) => {
+                self.in_doubt.push(batch);
                 Ok(())
             }
             Err(StoreError::DiskFull | StoreError::Failed { .. } | StoreError::ReadOnly { .. }) => Ok(()),
@@ -66,9 +70,10 @@ impl Witness {
         Ok(())
     }
 
-    /// Opens what is left, with the system's own file layer, and compares. The store takes writes again afterwards.
+    /// Opens what is left, on a disk without faults, and compares. The store takes writes again afterwards.
     pub fn check(&mut self, folder: &Path, settings: &Settings) -> Result<(), String> {
-        let settings = Settings { vfs: None, ..settings.clone() };
+        let vfs = Vfs::new();
+        let settings = Settings { vfs: Some(vfs.name()), ..settings.clone() };
         let (store, start) = Store::open(folder, &settings).map_err(|error| format!("open: {error:?}"))?;
         self.check_start(&store, &start)?;
         let number = 1_000_000 + start.last_seq;
@@ -82,10 +87,9 @@ impl Witness {
 
     /// Compares an open store with what is remembered, and remembers what has become certain.
     pub fn check_start(&mut self, store: &Store, start: &Start) -> Result<(), String> {
-        if let Some(batch) = self.in_doubt.take()
-            && start.last_seq != self.last_seq()
-        {
-            self.remember(batch);
+        let in_doubt = std::mem::take(&mut self.in_doubt);
+        if start.last_seq != self.last_seq() {
+            in_doubt.into_iter().for_each(|batch| self.remember(batch));
         }
         if start.last_seq != self.last_seq() {
             return Err(format!("the last event is {}, not {}", start.last_seq, self.last_seq()));
@@ -129,5 +133,9 @@ impl Witness {
         for id in batch.forgotten {
             self.finished.remove(&id);
         }
+        for sample in batch.samples {
+            self.samples.entry((sample.series, batch.at.0)).or_insert(sample.value);
+        }
+        self.answers.extend(batch.answer.map(|answer| (answer.key.clone(), answer)));
     }
 }
