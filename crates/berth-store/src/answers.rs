@@ -34,7 +34,8 @@ impl GivenAnswer {
 pub(crate) fn load(connection: &Connection, key: &str, now: Time) -> rusqlite::Result<Option<GivenAnswer>> {
     let mut statement =
         connection.prepare_cached("SELECT request, seq, body FROM answer WHERE key = ?1 AND expires > ?2")?;
-    let answer = statement.query_row(params![key, signed(now.0)], |row| {
+    let now = i64::try_from(now.0).unwrap_or(i64::MAX);
+    let answer = statement.query_row(params![key, now], |row| {
         Ok(GivenAnswer { request: row.get(0)?, seq: unsigned(row, 1)?, body: Json::stored(row.get(2)?) })
     });
     answer.optional()

@@ -10,6 +10,7 @@ use crate::{
 use rusqlite::{
     Connection,
     backup::{Backup, StepResult},
+    ffi,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -43,9 +44,18 @@ pub struct Manifest {
 
 /// Copies what a connection sees into a new file.
 pub(crate) fn write(source: &Connection, to: &Path) -> Result<Manifest, StoreError> {
-    if to.exists() {
-        return Err(StoreError::InTheWay { path: to.to_owned() });
-    }
+    // Its name is taken before anything is written, so that two backups at once do not overwrite each other.
+    File::options().write(true).create_new(true).open(to).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::InTheWay { path: to.to_owned() },
+        _ => StoreError::file("creating", to)(error),
+    })?;
+    write_into(source, to).inspect_err(|_| {
+        // It is empty. If it stays, it is refused when it is restored.
+        let _ = fs::remove_file(to);
+    })
+}
+
+fn write_into(source: &Connection, to: &Path) -> Result<Manifest, StoreError> {
     let partial = Partial::new(with_ending(to, ".partial"))?;
     copy_database(source, &partial.path).map_err(StoreError::unreadable("copying the database"))?;
     let (schema, last_seq) = schema::check_whole(&partial.path)?;
@@ -54,12 +64,7 @@ pub(crate) fn write(source: &Connection, to: &Path) -> Result<Manifest, StoreErr
     let berth = env!("CARGO_PKG_VERSION").to_owned();
     let manifest = Manifest { berth_backup: FORM, berth, schema, last_seq, bytes, sha256 };
     append_manifest(&partial.path, &manifest).map_err(file())?;
-    // A link is made only where nothing is, unlike a renaming.
-    fs::hard_link(&partial.path, to).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => StoreError::InTheWay { path: to.to_owned() },
-        _ => StoreError::file("writing", to)(error),
-    })?;
-    drop(partial);
+    fs::rename(&partial.path, to).map_err(StoreError::file("writing", to))?;
     sync_folder(parent(to))?;
     Ok(manifest)
 }
@@ -131,7 +136,7 @@ fn copy_database(source: &Connection, to: &Path) -> rusqlite::Result<()> {
     // append in between would make it begin again.
     match backup.step(-1)? {
         StepResult::Done => {}
-        _ => return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(5), None)),
+        _ => return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None)),
     }
     drop(backup);
     // The copy is one file, without a write-ahead log beside it.

@@ -248,11 +248,30 @@ pub(crate) fn load(
     if resolution == Resolution::Raw {
         return load_samples(connection, series, from, to);
     }
-    // The key begins with the time, so one series is found point by point and not by a walk over all series.
-    let width = resolution.width().0;
-    let starts = (from / width * width..to).step_by(width as usize).filter(|start| *start >= from);
-    let points = starts.map(|start| load_rollup(connection, resolution, Time(start), series));
-    points.filter_map(Result::transpose).take(POINTS_MAX).collect()
+    load_rollups(connection, resolution, series, from, to)
+}
+
+/// The key begins with the time: one series is found by stepping from one time that has roll-ups to the next, and not by a walk
+/// over all series, nor over all times.
+fn load_rollups(
+    connection: &Connection,
+    resolution: Resolution,
+    series: i64,
+    from: u64,
+    to: u64,
+) -> rusqlite::Result<Vec<Point>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT start FROM rollup WHERE width = ?1 AND start >= ?2 AND start < ?3 ORDER BY width, start LIMIT 1",
+    )?;
+    let width = signed(resolution.width().0);
+    let (mut points, mut next) = (Vec::new(), signed(from));
+    while points.len() < POINTS_MAX {
+        let start = statement.query_row([width, next, signed(to)], |row| unsigned(row, 0)).optional()?;
+        let Some(start) = start else { break };
+        points.extend(load_rollup(connection, resolution, Time(start), series)?);
+        next = signed(start) + 1;
+    }
+    Ok(points)
 }
 
 pub(crate) fn load_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {

@@ -3,12 +3,13 @@
 use crate::{
     Appended, Batch, Event, GivenAnswer, Manifest, Point, Receipt, Resolution, Settings, Snapshot,
     StoreError, answers, backup,
+    error::integer,
     finished::{self, FinishedCursor, FinishedFilter, FinishedPage, FinishedWorkload},
     folder::Folder,
     history::{self, Limits},
     log,
     readers::Readers,
-    receipt::promise,
+    receipt::{Promise, promise},
     schema, snapshot,
     tally::Tally,
     writer::{Entry, Request, Writer},
@@ -100,30 +101,23 @@ impl Store {
         if let Err(error) = batch.validate() {
             return Receipt::ready(Err(error));
         }
-        let (promise, receipt) = promise();
-        match self.requests.try_send(Request::Append(Entry { batch, promise })) {
-            Ok(()) | Err(TrySendError::Disconnected(_)) => receipt,
-            Err(TrySendError::Full(_)) => {
-                Receipt::ready(Err(StoreError::Overloaded { waiting_max: WAITING_MAX }))
-            }
-        }
+        self.ask(|promise| Request::Append(Entry { batch, promise }))
     }
 
     /// Writes the state at an event, so that the next start begins there, and lets events go that no start needs any more
     /// and that are too much for history. Appends go on meanwhile.
     pub fn snapshot(&self, snapshot: Snapshot) -> Receipt<()> {
-        let (promise, receipt) = promise();
+        if let Err(error) = integer("time of a snapshot, in milliseconds", snapshot.at.0) {
+            return Receipt::ready(Err(error));
+        }
         // Hashed here, so that the writer does not stand still for it.
         let sha256 = snapshot.sha256();
-        self.ask(Request::Snapshot(snapshot, sha256, promise));
-        receipt
+        self.ask(|promise| Request::Snapshot(snapshot, sha256, promise))
     }
 
     /// Does everything now that would be done in between: drops what is above the limits, and empties the write-ahead log.
     pub fn compact(&self) -> Receipt<()> {
-        let (promise, receipt) = promise();
-        self.ask(Request::Compact(promise));
-        receipt
+        self.ask(Request::Compact)
     }
 
     /// Why the store takes no more writes, if it does not.
@@ -207,15 +201,23 @@ impl Store {
         self.folder.path()
     }
 
-    fn ask(&self, request: Request) {
-        // When the writer is gone, the promise in the request is dropped, and that is the answer.
-        let _ = self.requests.send(request);
+    /// Never blocks: who cannot wait must not be made to.
+    fn ask<T>(&self, request: impl FnOnce(Promise<T>) -> Request) -> Receipt<T> {
+        let (promise, receipt) = promise();
+        match self.requests.try_send(request(promise)) {
+            Err(TrySendError::Full(_)) => {
+                Receipt::ready(Err(StoreError::Overloaded { waiting_max: WAITING_MAX }))
+            }
+            // When the writer is gone, the promise is dropped with the request, and that is the answer.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => receipt,
+        }
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.ask(Request::Close);
+        // It fails when the writer is gone already.
+        let _ = self.requests.send(Request::Close);
         if let Some(writer) = self.writer.take() {
             // A panic of the writer has been printed by its thread, and everybody who waited was answered.
             let _ = writer.join();

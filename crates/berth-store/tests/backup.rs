@@ -3,7 +3,8 @@
 
 mod support;
 
-use berth_store::{Settings, Store, StoreError, read_manifest, restore};
+use berth_store::{Manifest, Settings, Store, StoreError, read_manifest, restore};
+use sha2::{Digest, Sha256};
 use std::{
     fs,
     path::Path,
@@ -146,6 +147,19 @@ fn a_store_of_a_later_version_is_refused_and_so_is_its_backup() {
         text.contains("schema 99 of berth 7.3.0") && text.ends_with("use berth 7.3.0 or later"),
         "{text}"
     );
+    let database = fs::read(folder.join("berth.db")).expect("the file");
+    let manifest = Manifest {
+        berth_backup: 1,
+        berth: "7.3.0".into(),
+        schema: 99,
+        last_seq: 0,
+        bytes: database.len() as u64,
+        sha256: Sha256::digest(&database).iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    let line = format!("\n{}\n", serde_json::to_string(&manifest).expect("JSON"));
+    let backup = temp.join("backup");
+    fs::write(&backup, [&database[..], line.as_bytes()].concat()).expect("a file");
+    assert_eq!(refused(&temp, &backup), text);
 }
 
 #[test]

@@ -57,6 +57,12 @@ fn roll_ups_are_exact_at_any_time() {
     let hour = store.load_series("gpus/team-a", Resolution::Hours, Time(3_600_000), Time(7_200_000));
     assert_eq!(hour.expect("points").len(), 1, "the window is half open");
     assert_eq!(store.load_series("nobody", Resolution::Hours, Time(0), END).expect("points"), []);
+    let always = store.load_series("gpus/team-a", Resolution::FiveMinutes, Time(0), Time(u64::MAX));
+    assert_eq!(
+        always.expect("points").iter().map(|point| point.count).sum::<u64>(),
+        60,
+        "any window is answered"
+    );
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 mod support;
 
+use berth_store::{Settings, Snapshot, Store};
+use berth_types::Time;
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
@@ -38,10 +40,19 @@ fn main() {
 
 /// Appends from several threads, and prints the number of each batch once it is acknowledged.
 fn append_until_killed(folder: &Path) {
-    let store = support::open(folder);
+    let settings = Settings { snapshot_part_bytes: 4_000, ..Settings::default() };
+    let (store, _) = Store::open(folder, &settings).expect("the store opens");
     let first = std::env::args().nth(1).and_then(|text| text.parse().ok()).expect("the first number");
     let next = AtomicU64::new(first);
     std::thread::scope(|scope| {
+        // Snapshots of several parts, so that some kills fall between two parts.
+        scope.spawn(|| {
+            loop {
+                let seq = store.load_sizes().expect("sizes").last_seq;
+                let body = vec![seq as u8; 40_000];
+                store.snapshot(Snapshot { seq, at: Time(seq), body }).wait().expect("it is written");
+            }
+        });
         for _ in 0..THREADS {
             scope.spawn(|| {
                 loop {
@@ -74,9 +85,13 @@ fn kill_after(folder: &Path, kill: u64, batches: u64) -> Vec<u64> {
 }
 
 fn check(folder: &Path, acknowledged: &[u64], seed: u64) {
-    let store = support::open(folder);
+    let (store, start) = Store::open(folder, &Settings::default()).expect("the store opens");
     let events = all_events(&store);
     drop(store);
+    assert!(start.damaged_snapshots.is_empty(), "seed {seed}");
+    if let Some(snapshot) = start.snapshot {
+        assert_eq!(snapshot.body, vec![snapshot.seq as u8; 40_000], "seed {seed}: not what was written");
+    }
     check_file(folder).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
     let mut found = std::collections::BTreeMap::<u64, Vec<Mark>>::new();
     for (index, event) in events.iter().enumerate() {
