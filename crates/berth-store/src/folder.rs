@@ -3,11 +3,12 @@
 use crate::StoreError;
 use std::{
     fs::{self, File, TryLockError},
-    io::{Read, Write},
+    io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
 const DATABASE: &str = "berth.db";
+const DATABASE_LOG: &str = "berth.db-wal";
 const HALF_RESTORED: &str = "berth.db.restoring";
 const LOCK: &str = "lock";
 
@@ -70,6 +71,23 @@ impl Folder {
             }
         }
         Ok(true)
+    }
+
+    /// Writes the write-ahead log over itself. When a sync of an earlier process failed, the system may show what it never wrote,
+    /// and would call it written when asked again; only bytes that are written again are sure to reach the disk.
+    pub(crate) fn rewrite_log(&self) -> Result<(), StoreError> {
+        let path = self.path.join(DATABASE_LOG);
+        let rewritten = File::options().read(true).write(true).open(&path).and_then(|mut log| {
+            let mut content = Vec::new();
+            log.read_to_end(&mut content)?;
+            log.rewind()?;
+            log.write_all(&content)?;
+            log.sync_all()
+        });
+        match rewritten {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            rewritten => rewritten.map_err(StoreError::file("rewriting", &path)),
+        }
     }
 
     /// Makes the names in the folder durable.

@@ -76,10 +76,11 @@ impl Store {
         if folder.half_restored().exists() {
             return Err(StoreError::HalfRestored { folder: folder.path().to_owned() });
         }
+        // What an earlier process could not sync may be readable and yet not on the disk. Appending behind it would build on
+        // sand, so everything is written again, copied and synced before anything is promised.
+        folder.rewrite_log()?;
         let connection = schema::open_writer(&database, settings.vfs.as_deref())?;
         folder.sync()?;
-        // What an earlier process could not sync may be readable and yet not on the disk. Appending behind it would build on
-        // sand, so everything is copied and synced before anything is promised.
         connection
             .wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE)
             .map_err(StoreError::unreadable("copying the log into the database"))?;

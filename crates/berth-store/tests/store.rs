@@ -7,9 +7,13 @@ use berth_store::{
     Answer, Appended, Batch, FinishedFilter, Json, Settings, Snapshot, Store, StoreError, TEXT_BYTES_MAX,
 };
 use berth_types::{ProjectId, Time, WorkloadId};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    task::{Context, Wake, Waker},
 };
 use support::{Mark, Temp, all_events, batch, check_file, disk::Fault, finished, open, vfs::Vfs};
 
@@ -307,6 +311,68 @@ fn a_start_uses_the_newest_snapshot_that_is_whole() {
     check_file(&folder).expect("the file is sound");
 }
 
+/// Notes how many syncs there were when it is woken, which the writer does as it answers.
+struct SyncsAtAnswer {
+    syncs: Arc<AtomicU64>,
+    noted: AtomicU64,
+}
+
+impl Wake for SyncsAtAnswer {
+    fn wake(self: Arc<Self>) {
+        self.noted.store(self.syncs.load(SeqCst), SeqCst);
+    }
+}
+
+#[test]
+fn an_append_waits_for_one_part_of_a_snapshot_and_not_for_all() {
+    let (temp, vfs) = (Temp::new(), Vfs::new());
+    let settings = Settings { vfs: Some(vfs.name()), snapshot_part_bytes: 1_000, ..Settings::default() };
+    let (store, _) = Store::open(&temp.join("store"), &settings).expect("it opens");
+    store.append(batch(0, 1)).wait().expect("it is written");
+    let (reached, release) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let gates = (Arc::clone(&reached), Arc::clone(&release));
+    let syncs = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&syncs);
+    vfs.disk().before_sync(move || {
+        if counted.fetch_add(1, SeqCst) == 0 {
+            gates.0.wait();
+            gates.1.wait();
+        }
+    });
+    let snapshot = store.snapshot(Snapshot { seq: 1, at: Time(0), body: vec![7; 20_000] });
+    reached.wait();
+    // The writer stands in the sync of the first of twenty parts now.
+    let mut append = store.append(batch(1, 1));
+    let answered = Arc::new(SyncsAtAnswer { syncs: Arc::clone(&syncs), noted: AtomicU64::new(0) });
+    let waker = Waker::from(Arc::clone(&answered));
+    assert!(Pin::new(&mut append).poll(&mut Context::from_waker(&waker)).is_pending());
+    release.wait();
+    append.wait().expect("it is written");
+    snapshot.wait().expect("it is written");
+    assert_eq!(answered.noted.load(SeqCst), 2, "the part's sync, and its own");
+    assert!(syncs.load(SeqCst) > 20, "each part has a sync of its own");
+}
+
+#[test]
+fn a_decision_keeps_the_version_of_its_inputs() {
+    let temp = Temp::new();
+    let folder = temp.join("store");
+    let store = open(&folder);
+    store.append(batch(0, 3)).wait().expect("it is written");
+    let mut decided = batch(1, 2);
+    decided.events[1].inputs = Some(3);
+    decided.events[1].kind = "decided".into();
+    decided.events[1].version = u32::MAX;
+    store.append(decided).wait().expect("it is written");
+    drop(store);
+    let events = open(&folder).load_events(4, 10).expect("events");
+    assert_eq!((events.len(), events[0].seq, events[0].at), (1, 5, Time(1_000)));
+    assert_eq!(
+        (events[0].kind.as_str(), events[0].version, events[0].inputs),
+        ("decided", u32::MAX, Some(3))
+    );
+}
+
 #[test]
 fn a_log_without_the_events_a_start_needs_is_refused() {
     let temp = Temp::new();
@@ -328,9 +394,9 @@ fn a_list_does_not_wait_for_the_writer() {
     let settings = Settings { vfs: Some(vfs.name()), readers: 1, ..Settings::default() };
     let (store, _) = Store::open(&temp.join("store"), &settings).expect("it opens");
     store.append(batch(0, 1)).wait().expect("it is written");
-    let (reached, release) = (Arc::new(std::sync::Barrier::new(2)), Arc::new(std::sync::Barrier::new(2)));
+    let (reached, release) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let gates = (Arc::clone(&reached), Arc::clone(&release));
-    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let is_first = AtomicBool::new(true);
     vfs.disk().before_sync(move || {
         if is_first.swap(false, SeqCst) {
             gates.0.wait();
