@@ -41,18 +41,18 @@ const MEMORY_BYTES: f64 = (100 << 20) as f64;
 /// Measures everything.
 pub(crate) fn run(report: &mut Report) -> Result<()> {
     let folder = Scratch::new()?;
-    let raw = raw_syncs_per_sec(&folder.0)?;
-    report.add(Row::new("store/raw_sync/rate", raw, "1/s", None));
+    // Other work on the machine only takes away from what the disk can do, so its best counts.
+    let mut raw = raw_syncs_per_sec(&folder.0)?;
+    let mut rates = Vec::new();
     for (callers, target) in [(1, ONE_CALLER_RATIO), (64, MANY_CALLERS_RATIO)] {
-        let rate = appends_per_sec(&folder.0.join(format!("append-{callers}")), callers)?;
-        report.add(Row::new(format!("store/append_{callers}/rate"), rate, "1/s", None));
-        let ratio = raw / rate;
-        report.add(Row::new(
-            format!("store/append_{callers}/raw_syncs_per_append"),
-            ratio,
-            "ratio",
-            Some(target),
-        ));
+        rates.push((callers, appends_per_sec(&folder.0.join(format!("append-{callers}")), callers)?, target));
+        raw = raw.max(raw_syncs_per_sec(&folder.0)?);
+    }
+    report.add(Row::new("store/raw_sync/rate", raw, "1/s", None));
+    for (callers, rate, target) in rates {
+        let name = format!("store/append_{callers}");
+        report.add(Row::new(format!("{name}/rate"), rate, "1/s", None));
+        report.add(Row::new(format!("{name}/raw_syncs_per_append"), raw / rate, "ratio", Some(target)));
     }
     let long = folder.0.join("long");
     fill(&long)?;

@@ -411,3 +411,47 @@ fn a_list_does_not_wait_for_the_writer() {
     receipt.wait().expect("it is written");
     assert_eq!(all_events(&store).len(), 2);
 }
+
+#[test]
+fn what_does_not_fit_into_the_queue_is_refused_at_once_and_the_rest_is_written() {
+    let (temp, vfs) = (Temp::new(), Vfs::new());
+    let settings = Settings { vfs: Some(vfs.name()), ..Settings::default() };
+    let (store, _) = Store::open(&temp.join("store"), &settings).expect("it opens");
+    let (reached, release) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let gates = (Arc::clone(&reached), Arc::clone(&release));
+    let is_first = AtomicBool::new(true);
+    vfs.disk().before_sync(move || {
+        if is_first.swap(false, SeqCst) {
+            gates.0.wait();
+            gates.1.wait();
+        }
+    });
+    let mut receipts = vec![store.append(batch(0, 1))];
+    reached.wait();
+    receipts.extend((1..10_000).map(|number| store.append(batch(number, 1))));
+    release.wait();
+    let answers: Vec<_> = receipts.into_iter().map(|receipt| receipt.wait()).collect();
+    let written = answers.iter().take_while(|answer| answer.is_ok()).count();
+    assert!((1_000..10_000).contains(&written), "{written} were written");
+    for answer in &answers[written..] {
+        assert!(matches!(answer, Err(StoreError::Overloaded { .. })), "{answer:?}");
+    }
+    assert_eq!(all_events(&store).len(), written);
+}
+
+#[test]
+fn more_readers_than_connections_take_turns() {
+    let temp = Temp::new();
+    let settings = Settings { readers: 2, ..Settings::default() };
+    let (store, _) = Store::open(&temp.join("store"), &settings).expect("it opens");
+    with_finished(&store, 0..50);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert_eq!(list(&store, &FinishedFilter::default(), 20).len(), 50);
+                }
+            });
+        }
+    });
+}
