@@ -37,16 +37,22 @@ check: ## formatting, lints, house rules, licences and known holes of dependenci
 
 # The variable is the caller's when it is set, so `BERTH_CASES=5000000 make soak` runs for a night.
 soak: export BERTH_CASES := $(or $(BERTH_CASES),200000)
-soak: ## the property tests of the engine with many more cases
+soak: export BERTH_KILLS := $(or $(BERTH_KILLS),300)
+soak: ## the property tests with many more cases, and many more kills of the store
 	@.ci/ensure rust
 	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
-	cargo test --locked -p berth-engine --tests
+	cargo test --locked -p berth-engine --test properties
+	@echo "berth: a case of these takes far longer, so there are fewer"
+	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-engine --test explain --test fuzz --test victims
+	@echo "berth: $(BERTH_KILLS) kills of the store; a case of its property crashes several times, so there are fewer"
+	cargo test --locked -p berth-store --test kill
+	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
 
 mutants: ## breaks one rule of the engine at a time and asks whether a test notices
 	@.ci/ensure rust
 	@.ci/mutants
 
-bench: ## how fast the engine decides; numbers go to target/bench/summary.json
+bench: ## how fast the engine decides and the store writes; numbers go to target/bench/summary.json
 	@.ci/ensure rust
 	@echo "berth: measuring on one thread; a target that is missed is said and is no failure"
 	cargo run --release --locked -p berth-bench -- all

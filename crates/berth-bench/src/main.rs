@@ -1,8 +1,8 @@
-//! How long the engine takes, what it allocates, and how both grow with the cluster.
+//! How long the engine takes, what it allocates, and how both grow with the cluster; and what the store makes of the disk.
 //!
 //! This crate owns the scenarios that are measured and the summary of their results. Each scenario knows how it must
-//! end (how many starts, evictions, which reason), so a fast wrong answer fails. It measures the engine alone: it knows
-//! no server, no simulator and no checker.
+//! end (how many starts, evictions, which reason), so a fast wrong answer fails. It measures the engine and the store, each
+//! alone: it knows no server, no simulator and no checker.
 //!
 //! ```text
 //! scenario --prepare(n)--> engine, changes, now     not measured
@@ -18,6 +18,7 @@ mod measure;
 mod random;
 mod report;
 mod scenarios;
+mod store;
 
 use anyhow::{Context, Result, bail};
 use report::{Report, Row};
@@ -33,6 +34,8 @@ usage: berth-bench [all]              every scenario, its curve, instructions, a
        berth-bench scenario NAME      one scenario and its curve, merged into the summary
        berth-bench huge               the large cluster and its curves, merged into the summary
        berth-bench huge --memory      the large cluster once, printing the peak memory of this process in bytes
+       berth-bench store              the store: durable appends, and a start with a long history
+       berth-bench store --memory DIR the start of a filled store, printing the peak memory of this process in bytes
        berth-bench one NAME N         one run of one size, for a profiler
        berth-bench profile            instructions of one run per scenario, by callgrind";
 
@@ -48,6 +51,8 @@ fn main() -> Result<ExitCode> {
             }
             run_huge(&mut report);
             report.save()?;
+            run_store(&mut report);
+            report.save()?;
             callgrind::run_all(&mut report);
         }
         ["list"] => {
@@ -55,12 +60,18 @@ fn main() -> Result<ExitCode> {
                 println!("{:24} {}", scenario.name, scenario.about);
             }
             println!("{:24} {}", huge::NAME, huge::ABOUT);
+            println!("{:24} {}", store::NAME, store::ABOUT);
             return Ok(ExitCode::SUCCESS);
         }
         ["scenario", name] => run_scenario(scenarios::find(name)?, &mut report),
         ["huge"] => run_huge(&mut report),
         ["huge", "--memory"] => {
             println!("{}", huge::peak_memory_bytes()?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        ["store"] => run_store(&mut report),
+        ["store", "--memory", folder] => {
+            println!("{}", store::peak_memory_bytes(folder)?);
             return Ok(ExitCode::SUCCESS);
         }
         ["one", name, size] => {
@@ -114,6 +125,13 @@ fn run_huge(report: &mut Report) {
     println!("{}: {}", huge::NAME, huge::ABOUT);
     if let Err(error) = huge::run(report) {
         report.fail(huge::NAME, &error);
+    }
+}
+
+fn run_store(report: &mut Report) {
+    println!("{}: {}", store::NAME, store::ABOUT);
+    if let Err(error) = store::run(report) {
+        report.fail(store::NAME, &error);
     }
 }
 

@@ -43,6 +43,18 @@ pub(crate) fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
+/// The most memory this process ever had.
+pub(crate) fn peak_memory_bytes() -> Result<u64> {
+    let status =
+        std::fs::read_to_string("/proc/self/status").context("this system has no /proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .context("/proc/self/status has no VmHWM")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
+}
+
 /// The best of many runs, each on its own copy of the prepared engine.
 pub(crate) fn best_of(prepared: &Prepared) -> Result<Measured> {
     let mut best = once(prepared)?;

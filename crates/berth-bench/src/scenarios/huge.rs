@@ -173,14 +173,7 @@ fn run_curves() -> Result<()> {
 /// The largest amount of memory this process ever held, after it went through the scenario once.
 pub(crate) fn peak_memory_bytes() -> Result<u64> {
     measure(FULL)?;
-    let status =
-        std::fs::read_to_string("/proc/self/status").context("this system has no /proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .context("/proc/self/status has no VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
+    measure::peak_memory_bytes()
 }
 
 fn memory_of_child() -> Result<f64> {
