@@ -86,7 +86,7 @@ impl Pool {
         self.refresh_fits(false);
         loop {
             let Some(next) = self.next_head() else {
-                if self.mark_freed_departments() {
+                if self.mark_freed_departments() | self.reconsider_rooms() {
                     continue;
                 }
                 break;

@@ -361,6 +361,7 @@ impl Pool {
         self.mark_head(project);
         if uses {
             self.retries.to_reconsider.insert(project);
+            self.retries.rooms_moved = true;
             self.mark_siblings(project, non_preemptible, sign);
         }
         self.refresh_above(project);

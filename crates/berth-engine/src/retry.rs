@@ -61,6 +61,8 @@ pub(crate) struct Retries {
     pub(crate) to_reconsider: BTreeSet<u32>,
     /// Whether any share is another than before.
     pub(crate) shares_moved: bool,
+    /// Whether any account uses more or less than before, which is room in the shares of its siblings.
+    pub(crate) rooms_moved: bool,
     /// When time alone may let the take that was tried last succeed.
     pub(crate) attempt: Option<Time>,
 }
@@ -270,6 +272,14 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// Looks whether what others started or ended let a claim in or out of its share. Whether one might have been.
+    pub(crate) fn reconsider_rooms(&mut self) -> bool {
+        if std::mem::take(&mut self.retries.rooms_moved) {
+            self.reconsider_shares();
+        }
+        !self.retries.to_reconsider.is_empty()
     }
 
     /// Finds projects of which a claim came within its share, or is no longer.
