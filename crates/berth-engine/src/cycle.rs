@@ -84,6 +84,8 @@ impl Pool {
     /// Serves heads in order until none may start or take.
     fn serve_heads(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.refresh_fits(false);
+        self.mark_freed_departments();
+        self.reconsider_rooms();
         loop {
             let Some(next) = self.next_head() else {
                 if self.mark_freed_departments() | self.reconsider_rooms() {
@@ -104,7 +106,7 @@ impl Pool {
                     assert!(placed, "what the index of a shape counts as room is room");
                 }
             }
-            self.retry_after_start();
+            self.retry_with_room();
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);
             // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. Who is

@@ -329,10 +329,7 @@ impl Pool {
     fn project_into_indexes(&mut self, slot: u32, sign: Sign) {
         let entry = self.entries[slot as usize].take().expect("a slot in use");
         let workload = &entry.workload;
-        // A workload that only waits gives nobody anything to take.
-        if workload.places().next().is_some() || !workload.leaving().is_empty() {
-            self.version += 1;
-        }
+        self.version += 1;
         for place in workload.places() {
             self.project_place(place, slot, sign);
         }

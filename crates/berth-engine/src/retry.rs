@@ -49,12 +49,11 @@ pub(crate) struct Retries {
     failed: BTreeMap<Claimant, Failure>,
     by_time: BTreeSet<(Time, Claimant)>,
     by_change: BTreeSet<Claimant>,
-    /// Those of them that failed in an earlier plan and were not tried in this one.
-    not_tried: BTreeSet<Claimant>,
     /// By class: the room needed, and by whom.
     by_room: BTreeMap<u32, BTreeSet<(u64, u32)>>,
-    /// The version of the pool at which those wait that need any change.
-    version: u64,
+    /// The version of the pool, and the instant, at which those wait that need any change. At another instant whoever
+    /// could not take before may come after somebody who can.
+    tried_at: (u64, Time),
     /// How much of the log of changed nodes was looked at.
     nodes_seen: usize,
     /// Projects whose accounts may entitle them to more than before.
@@ -106,7 +105,6 @@ impl Retries {
             Needs::OwnRoom => {}
             Needs::Change => {
                 self.by_change.remove(&claimant);
-                self.not_tried.remove(&claimant);
             }
             Needs::Room(room) => {
                 if let Some(of_class) = self.by_room.get_mut(&claimant.1) {
@@ -353,12 +351,8 @@ impl Pool {
         due.extend(
             self.retries.by_time.iter().take_while(|(at, _)| *at <= now).map(|(_, claimant)| *claimant),
         );
-        if self.retries.version != self.version {
-            self.retries.version = self.version;
+        if std::mem::replace(&mut self.retries.tried_at, (self.version, now)) != (self.version, now) {
             due.extend(&self.retries.by_change);
-            self.retries.not_tried.clear();
-        } else {
-            self.retries.not_tried = self.retries.by_change.clone();
         }
         for (project, class) in due {
             self.open_claim(project, class);
@@ -366,17 +360,8 @@ impl Pool {
         self.retry_with_room();
     }
 
-    /// Opens claims after somebody started: those that were not tried in this plan, as if they had never been, and those
-    /// that may have room now.
-    pub(crate) fn retry_after_start(&mut self) {
-        for (project, class) in std::mem::take(&mut self.retries.not_tried) {
-            self.open_claim(project, class);
-        }
-        self.retry_with_room();
-    }
-
     /// Opens claims that failed for want of room and may have it now.
-    fn retry_with_room(&mut self) {
+    pub(crate) fn retry_with_room(&mut self) {
         let mut due: BTreeSet<Claimant> = BTreeSet::new();
         self.with_room_beside_own(&mut due);
         let classes: Vec<u32> = self.retries.by_room.keys().copied().collect();
