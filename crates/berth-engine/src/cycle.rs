@@ -96,11 +96,16 @@ impl Pool {
             let (before, capacity) = (actions.len(), self.capacity);
             match next {
                 Next::Takes(slot) => {
-                    if self.take(slot, now, actions).is_err() {
+                    let Ok(taking) = self.find_taking(slot, now) else {
                         self.take_failed(slot, now);
                         continue;
+                    };
+                    if self.retry_not_tried() {
+                        continue;
                     }
+                    self.carry_out(slot, taking, now, actions);
                 }
+                Next::Fits(_) if self.retry_not_tried() => continue,
                 Next::Fits(slot) => {
                     let placed = self.start_on_free(slot, now, actions);
                     assert!(placed, "what the index of a shape counts as room is room");

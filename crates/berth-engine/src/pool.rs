@@ -329,7 +329,10 @@ impl Pool {
     fn project_into_indexes(&mut self, slot: u32, sign: Sign) {
         let entry = self.entries[slot as usize].take().expect("a slot in use");
         let workload = &entry.workload;
-        self.version += 1;
+        // A workload that only waits gives nobody anything to take.
+        if workload.places().next().is_some() || !workload.leaving().is_empty() {
+            self.version += 1;
+        }
         for place in workload.places() {
             self.project_place(place, slot, sign);
         }

@@ -49,11 +49,12 @@ pub(crate) struct Retries {
     failed: BTreeMap<Claimant, Failure>,
     by_time: BTreeSet<(Time, Claimant)>,
     by_change: BTreeSet<Claimant>,
+    /// Those of them that failed in an earlier plan, since when nothing changed that could help them.
+    not_tried: BTreeSet<Claimant>,
     /// By class: the room needed, and by whom.
     by_room: BTreeMap<u32, BTreeSet<(u64, u32)>>,
-    /// The version of the pool, and the instant, at which those wait that need any change. At another instant whoever
-    /// could not take before may come after somebody who can.
-    tried_at: (u64, Time),
+    /// The version of the pool at which those wait that need any change.
+    version: u64,
     /// How much of the log of changed nodes was looked at.
     nodes_seen: usize,
     /// Projects whose accounts may entitle them to more than before.
@@ -105,6 +106,7 @@ impl Retries {
             Needs::OwnRoom => {}
             Needs::Change => {
                 self.by_change.remove(&claimant);
+                self.not_tried.remove(&claimant);
             }
             Needs::Room(room) => {
                 if let Some(of_class) = self.by_room.get_mut(&claimant.1) {
@@ -351,13 +353,26 @@ impl Pool {
         due.extend(
             self.retries.by_time.iter().take_while(|(at, _)| *at <= now).map(|(_, claimant)| *claimant),
         );
-        if std::mem::replace(&mut self.retries.tried_at, (self.version, now)) != (self.version, now) {
+        self.retries.not_tried.clear();
+        if std::mem::replace(&mut self.retries.version, self.version) != self.version {
             due.extend(&self.retries.by_change);
+        } else {
+            self.retries.not_tried = self.retries.by_change.clone();
         }
         for (project, class) in due {
             self.open_claim(project, class);
         }
         self.retry_with_room();
+    }
+
+    /// Opens claims that would fail as they did, before somebody else changes that: who would have been tried first fails
+    /// first, and who comes after can profit, as if none had failed before. Whether there were any.
+    pub(crate) fn retry_not_tried(&mut self) -> bool {
+        let not_tried = std::mem::take(&mut self.retries.not_tried);
+        for (project, class) in not_tried.iter().copied() {
+            self.open_claim(project, class);
+        }
+        !not_tried.is_empty()
     }
 
     /// Opens claims that failed for want of room and may have it now.

@@ -51,13 +51,7 @@ const LARGE: usize = 14;
 const MANY: usize = 256;
 
 impl Pool {
-    /// Takes what a workload needs and places it, or says why nothing can be taken.
-    pub(crate) fn take(&mut self, slot: u32, now: Time, actions: &mut Vec<Action>) -> Result<(), Verdict> {
-        let taking = self.find_taking(slot, now)?;
-        self.carry_out(slot, taking, now, actions);
-        Ok(())
-    }
-
+    /// What a workload could take to be placed, or why nothing.
     pub(crate) fn find_taking(&mut self, slot: u32, now: Time) -> Result<Taking, Verdict> {
         self.retries.attempt = None;
         let ask = self.ask(self.entry(slot).project, self.class_of(slot));
@@ -255,7 +249,8 @@ impl Pool {
         Ok(Taking { units: trial.into_units(), places, rule })
     }
 
-    fn carry_out(&mut self, slot: u32, taking: Taking, now: Time, actions: &mut Vec<Action>) {
+    /// Takes what was found and places the workload.
+    pub(crate) fn carry_out(&mut self, slot: u32, taking: Taking, now: Time, actions: &mut Vec<Action>) {
         let winner = self.entry(slot).workload.id;
         let own_project = self.entry(slot).project;
         let ask = self.ask(own_project, self.class_of(slot));
