@@ -5,6 +5,7 @@
 //! brought up to date apart.
 
 use crate::{
+    log::ChangeLog,
     mix::Mix,
     node::{NodeSlot, View},
     score,
@@ -15,33 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A shape that no node ever accepted has no domain.
 const NO_DOMAIN: u32 = u32::MAX;
-
-/// Which of some things changed, in order; a position in it tells an index how far behind it is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ChangeLog {
-    base: usize,
-    changed: Vec<u32>,
-}
-
-impl ChangeLog {
-    /// One of `count` things changed.
-    pub(crate) fn push(&mut self, changed: u32, count: usize) {
-        if self.changed.len() > 4 * count + 1024 {
-            self.base += self.changed.len();
-            self.changed.clear();
-        }
-        self.changed.push(changed);
-    }
-
-    pub(crate) fn end(&self) -> usize {
-        self.base + self.changed.len()
-    }
-
-    /// What changed since `position`, or none when that is too long ago to know.
-    pub(crate) fn since(&self, position: usize) -> Option<&[u32]> {
-        position.checked_sub(self.base).map(|from| &self.changed[from..])
-    }
-}
 
 /// Copies summed by domain of the shape's topology level.
 #[derive(Clone, Debug, Default)]

@@ -2,15 +2,12 @@
 //! decision.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
 };
 
 /// A map from an id to what the engine knows of it.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
-
-/// A set of ids.
-pub(crate) type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
 
 /// Multiplies and rotates; ids are small numbers that nobody chooses to collide.
 #[derive(Clone, Default)]

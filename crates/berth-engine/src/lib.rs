@@ -17,6 +17,7 @@ mod fit;
 mod hash;
 mod installation;
 mod ledger;
+mod log;
 mod mix;
 mod moves;
 mod node;

@@ -1,7 +1,7 @@
 //! Who is next: every project names its head, and heads are compared level by level.
 
 use crate::{
-    fit::ChangeLog,
+    log::ChangeLog,
     pool::Pool,
     queue::{Claim, First, Standing},
     retry::Title,

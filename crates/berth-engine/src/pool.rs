@@ -4,8 +4,9 @@
 //! back, so that an index cannot drift from what it indexes.
 
 use crate::{
-    fit::{ChangeLog, Fit},
+    fit::Fit,
     hash::IdMap,
+    log::ChangeLog,
     mix::Mix,
     node::{NodeSlot, TAKING, View},
     order::Heads,

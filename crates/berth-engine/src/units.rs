@@ -3,7 +3,6 @@
 use crate::{
     claim::Ask,
     fit::Fit,
-    hash::IdSet,
     ledger::{Ledger, Line, Rule},
     pool::Pool,
     queue::{Victim, VictimOrder},
@@ -28,7 +27,7 @@ pub(crate) struct Useful<'a> {
     /// Where others alone could.
     pub(crate) fit: &'a Fit,
     /// Nodes with own work of lower priority, which could help there.
-    pub(crate) own: IdSet<u32>,
+    pub(crate) own: BTreeSet<u32>,
 }
 
 impl Useful<'_> {

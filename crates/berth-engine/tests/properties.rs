@@ -90,10 +90,15 @@ fn every_plan_of_wider_cases_keeps_the_rules() {
     });
 }
 
-/// Whether a reservation of another is there to be passed by non-preemptible work.
-fn may_pass(state: &State, id: WorkloadId) -> bool {
+/// Whether non-preemptible work whose end is known starts in these places on a node that another has reserved.
+fn passes(state: &State, id: WorkloadId, places: &[Place]) -> bool {
+    let spec = &state.workloads[&id].spec;
+    let project = &state.projects[&spec.project];
+    let interactive = (spec.kind == Kind::Interactive).then_some(project.interactive_time_limit).flatten();
+    let ends = spec.max_run.or(project.time_limit).or(interactive).is_some();
     let mut others = state.workloads.values().filter(|other| other.id != id);
-    !state.workloads[&id].spec.preemptible && others.any(|other| !other.reserved_places().is_empty())
+    let reserved = others.any(|other| places.iter().any(|place| other.reserved_on(place.node)));
+    !spec.preemptible && ends && reserved
 }
 
 #[test]
@@ -117,8 +122,8 @@ fn the_next_five_plans_are_empty_before_and_after_confirmation() {
             let unexpected = starts.actions.iter().filter(|action| {
                 let phase = &world.state.workloads[&action.workload()].phase;
                 match action {
-                    Action::Start { workload, .. } => {
-                        !matches!(phase, Phase::Held { .. }) && !may_pass(&world.state, *workload)
+                    Action::Start { workload, places, .. } => {
+                        !matches!(phase, Phase::Held { .. }) && !passes(&world.state, *workload, places)
                     }
                     Action::Reserve { .. } => !matches!(phase, Phase::Stopping { .. }),
                     Action::Grow { .. } => false,
