@@ -16,7 +16,7 @@ struct Row {
     reason: &'static str,
 }
 
-const TABLE: [Row; 8] = [
+const TABLE: [Row; 12] = [
     Row {
         name: "berth-types",
         uses: &[],
@@ -42,6 +42,30 @@ const TABLE: [Row; 8] = [
         reason: "the store keeps bodies it does not read, so that no rule can hide in the database",
     },
     Row {
+        name: "berth-api",
+        uses: &["berth-types"],
+        tests_use: &[],
+        reason: "what is said over the wire stays the same while the engine behind it changes",
+    },
+    Row {
+        name: "berth-client",
+        uses: &["berth-api"],
+        tests_use: &[],
+        reason: "whoever calls the API knows what is said over the wire, and nothing behind it",
+    },
+    Row {
+        name: "berth-agent",
+        uses: &["berth-types"],
+        tests_use: &[],
+        reason: "the agent runs tasks where it is told to, and knows neither rules nor sockets of the control plane",
+    },
+    Row {
+        name: "berth-server",
+        uses: &["berth-agent", "berth-api", "berth-engine", "berth-store", "berth-types"],
+        tests_use: &["berth-check", "berth-client"],
+        reason: "the control plane joins engine, store and agent; only the command line starts it",
+    },
+    Row {
         name: "berth-sim",
         uses: &["berth-check", "berth-engine", "berth-types"],
         tests_use: &[],
@@ -49,7 +73,17 @@ const TABLE: [Row; 8] = [
     },
     Row {
         name: "berth-cli",
-        uses: &["berth-check", "berth-engine", "berth-sim", "berth-types"],
+        uses: &[
+            "berth-agent",
+            "berth-api",
+            "berth-check",
+            "berth-client",
+            "berth-engine",
+            "berth-server",
+            "berth-sim",
+            "berth-store",
+            "berth-types",
+        ],
         tests_use: &[],
         reason: "the command line is an outermost crate: it points inwards and nothing points at it",
     },

@@ -1,0 +1,124 @@
+//! What happened, and numbers over time.
+
+use crate::{Timestamp, Workload};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// How much attention an event wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// All is as it should be.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its place in the log, from one. The cursor of a stream.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What, as a short name: `submitted`, `started`, `evicted`, ...
+    pub kind: String,
+    /// How much attention it wants.
+    pub level: Level,
+    /// The workload it is about, as `project/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// The identity of that workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_id: Option<u64>,
+    /// The project it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The node it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// One sentence for people.
+    pub message: String,
+    /// The workload as it stands now; in streams that ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Box<Workload>>,
+}
+
+/// Events, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventList {
+    /// The events.
+    pub items: Vec<Event>,
+    /// The last event looked at: the next page begins after it.
+    pub cursor: u64,
+}
+
+/// Which events: those for which everything that is set holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventQuery {
+    /// Events after this one; in a stream, those from now on when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Only the last so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<usize>,
+    /// Of this project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Of this workload, by name (with `project`) or identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// Rows of a page; 1000 at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Whether events of a stream carry the workload as it stands.
+    pub objects: bool,
+}
+
+/// Numbers over time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Series {
+    /// What is measured, as `gpus_allocated/team-a`.
+    pub name: String,
+    /// The points, oldest first.
+    pub points: Vec<SeriesPoint>,
+}
+
+/// A point: of a moment, or of the span that begins there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SeriesPoint {
+    /// When.
+    pub at: Timestamp,
+    /// The value, or the mean, in millionths.
+    pub mean: i64,
+    /// The smallest, in millionths.
+    pub min: i64,
+    /// The largest, in millionths.
+    pub max: i64,
+}
+
+/// The names of all series.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SeriesList {
+    /// The names.
+    pub items: Vec<String>,
+}
+
+/// Which part of a series.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SeriesQuery {
+    /// Its name.
+    pub name: String,
+    /// From this time on; a day ago when absent.
+    #[param(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+    /// Before this time; now when absent.
+    #[param(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Timestamp>,
+}

@@ -1,0 +1,53 @@
+//! What is said over the wire: requests, answers, errors, and the document that describes them.
+//!
+//! These are not the engine's types: what people and programs write to stays the same while the engine changes. Amounts
+//! are numbers people write (`0.5` GPUs, `16Gi`), times are RFC 3339, spans are whole seconds. This crate knows no socket.
+
+mod amounts;
+mod cluster;
+mod events;
+mod owners;
+mod problem;
+mod submit;
+mod why;
+mod workload;
+
+pub use amounts::{CoresAmount, GpuAmount, MemoryAmount, Timestamp};
+pub use cluster::{
+    Backup, BackupRequest, Cluster, DeviceUse, DeviceView, Node, NodeList, NodeState, RunningOn, Volume,
+    VolumeList, VolumeRequest,
+};
+pub use events::{Event, EventList, EventQuery, Level, Series, SeriesList, SeriesPoint, SeriesQuery};
+pub use owners::{
+    Department, DepartmentList, DepartmentSettings, Project, ProjectList, ProjectSettings, Warned,
+};
+pub use problem::{Code, Problem};
+pub use submit::{
+    KindName, MountRequest, Preview, PriorityName, RuntimeName, ServiceType, Submitted, VolumeMount,
+    WorkloadRequest,
+};
+pub use why::{Held, Remedies, Why};
+pub use workload::{
+    Ended, Eviction, LogQuery, ProgressView, ReportRequest, Status, TaskView, Workload, WorkloadList,
+    WorkloadQuery,
+};
+
+/// The version of the API; part of every path.
+pub const VERSION: &str = "v1";
+/// The header in which client and server tell each other their release.
+pub const RELEASE_HEADER: &str = "berth-version";
+/// The header that makes a create safe to repeat.
+pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+/// The header that names the person for whom a trusted caller acts.
+pub const USER_HEADER: &str = "berth-user";
+/// The header of a list that tells the last event it includes.
+pub const CURSOR_HEADER: &str = "berth-cursor";
+/// The largest body of a request, in bytes.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+/// The most rows of one page.
+pub const PAGE_MAX: usize = 1_000;
+
+/// This release.
+pub fn release() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

@@ -1,0 +1,223 @@
+//! Submissions.
+
+use crate::{CoresAmount, GpuAmount, MemoryAmount, Timestamp, Workload};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// The kind of work, which sets its defaults.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KindName {
+    /// Unattended training; may be preempted.
+    #[default]
+    Train,
+    /// A person is waiting; is not preempted and stays within quota.
+    Interactive,
+    /// Training by a gang of workers.
+    Distributed,
+    /// Serving.
+    Inference,
+}
+
+/// What runs a task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RuntimeName {
+    /// A process of the machine; the image is looked up in the table of images.
+    #[default]
+    Process,
+    /// A container by an OCI runtime, from a folder or an archive.
+    Oci,
+    /// A container by Docker or Podman.
+    Docker,
+}
+
+/// How a port is meant to be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ServiceType {
+    /// From the machine of whoever asks for it.
+    Portforward,
+    /// By an address outside of the cluster.
+    Loadbalancer,
+    /// By a port of the node.
+    Nodeport,
+    /// By a path of one address.
+    Ingress,
+}
+
+/// A priority by number, or by one of the names `very-low` (10), `low` (25), `medium` (50), `medium-high` (75), `high`
+/// (100), `very-high` (125), `critical` (200).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum PriorityName {
+    /// A number; higher comes first.
+    Number(i32),
+    /// A name.
+    Name(String),
+}
+
+/// A folder of the host that the workload sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MountRequest {
+    /// The folder of the host.
+    pub source: String,
+    /// Where the workload sees it.
+    pub target: String,
+    /// Whether it may only be read.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// A named volume that the workload sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeMount {
+    /// The name of the volume.
+    pub name: String,
+    /// Where the workload sees it.
+    pub target: String,
+    /// Whether it may only be read.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// What somebody wants to run. Everything but the project has a default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkloadRequest {
+    /// Its name; unique among the unfinished work of its project. Made up when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The beginning of a name to be made up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_prefix: Option<String>,
+    /// Who owns it.
+    pub project: String,
+    /// Its kind.
+    pub kind: KindName,
+    /// The image.
+    pub image: String,
+    /// Runs instead of what the image would run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Arguments of the command.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Environment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// GPUs of each worker: a whole number, or a fraction of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<GpuAmount>,
+    /// GPU memory of each worker, instead of `gpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<MemoryAmount>,
+    /// Devices over which a fraction, or an amount of memory, is taken: so much of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_devices: Option<u8>,
+    /// Accepted GPU models; empty accepts all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpu_models: Vec<String>,
+    /// CPU of each worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CoresAmount>,
+    /// Memory of each worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryAmount>,
+    /// Workers; more than one is a gang.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+    /// Workers that must start together; the others are elastic extras. All, when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_workers: Option<u32>,
+    /// Order inside its project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<PriorityName>,
+    /// Whether it may be preempted; by its kind when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemptible: Option<bool>,
+    /// It is ended after running this long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_secs: Option<u64>,
+    /// How often a failed run is started again; 6 when absent, 0 for interactive work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_limit: Option<u32>,
+    /// Time between notice and the end; 30 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_secs: Option<u64>,
+    /// The pool of nodes; `default` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_pool: Option<String>,
+    /// Labels a node must have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// `node`, or the label within one value of which all workers must be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology_required: Option<String>,
+    /// `node`, or the label within one value of which all workers should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology_preferred: Option<String>,
+    /// Whether workers go to as many nodes as possible.
+    pub spread: bool,
+    /// Folders of the host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountRequest>,
+    /// Named volumes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
+    /// Ports the workload listens on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// How they are meant to be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_type: Option<ServiceType>,
+    /// Large shared memory.
+    pub large_shm: bool,
+    /// Where the command starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// What runs it.
+    pub runtime: RuntimeName,
+    /// Never fetch the image.
+    pub local_image: bool,
+    /// A pattern with named groups (`epoch`, `epochs`, `step`, `steps`, `loss`, `accuracy`, `percent`) that finds progress in
+    /// printed lines; common forms are known without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_pattern: Option<String>,
+    /// The command line it was submitted with, to be shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_line: Option<String>,
+}
+
+/// The answer to a submission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Submitted {
+    /// The workload as it stands.
+    pub workload: Workload,
+    /// What the person should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What a submission would do; nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Preview {
+    /// Whether it would start at once, or as soon as those who must leave have left.
+    pub starts: bool,
+    /// Nodes it would start on.
+    pub nodes: Vec<String>,
+    /// Workloads that would be stopped for it, as `project/name`.
+    pub evicts: Vec<String>,
+    /// Why it would wait, if it would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+    /// The instant at which that may change by time alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakes_at: Option<Timestamp>,
+    /// What the person should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
