@@ -1,0 +1,105 @@
+//! The agent of this machine: a handle for callers, and the thread behind it.
+
+use crate::{
+    AgentConfig, AgentError, Fact, Host, LogReader, LogStart, Shutdown, TaskId, TaskSpec, Wanted, cgroup,
+    devices::{self, Devices, Vendor},
+    folder::{Folder, names},
+    images::Images,
+    reactor::{Asked, Mailbox, Reactor},
+};
+use berth_types::{Span, WorkloadId};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, mpsc},
+    thread::JoinHandle,
+};
+
+/// Starts the agent of this machine on its folder. Facts go to the sender, until the agent is shut down or dropped.
+pub fn local(config: AgentConfig, facts: mpsc::Sender<Fact>) -> Result<Arc<dyn Host>, AgentError> {
+    let folder = Arc::new(Folder::open(&config.folder)?);
+    crate::python::install(folder.root())?;
+    let images = Images::new(&config, folder.root())?;
+    let mut notes = Vec::new();
+    let place = cgroup::detect(&format!("berth-{}", folder.id())).map_err(|note| notes.push(note)).ok();
+    let (mailbox, reactor) = Reactor::new(config, Arc::clone(&folder), images, place, facts)?;
+    let thread = std::thread::Builder::new()
+        .name("berth-agent".into())
+        .spawn(move || reactor.run())
+        .map_err(|source| AgentError::System { doing: "starting the agent's thread", source })?;
+    let vendors = devices::vendors();
+    Ok(Arc::new(Agent { folder, mailbox, notes, vendors, thread: Mutex::new(Some(thread)) }))
+}
+
+struct Agent {
+    folder: Arc<Folder>,
+    mailbox: Mailbox,
+    notes: Vec<String>,
+    vendors: Vec<Box<dyn Vendor>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Host for Agent {
+    fn devices(&self) -> Devices {
+        devices::look(&self.vendors)
+    }
+
+    fn ensure_started(&self, spec: TaskSpec) {
+        self.mailbox.ask(Asked::Start(Box::new(spec)));
+    }
+
+    fn ensure_stopped(&self, id: TaskId, grace: Span) {
+        self.mailbox.ask(Asked::Stop(id, grace));
+    }
+
+    fn recover(&self, wanted: Vec<Wanted>) {
+        self.mailbox.ask(Asked::Recover(wanted));
+    }
+
+    fn forget(&self, workload: WorkloadId) {
+        self.mailbox.ask(Asked::Forget(workload));
+    }
+
+    fn logged_tasks(&self, workload: WorkloadId) -> Vec<TaskId> {
+        let folders = [self.folder.workload_tasks(workload), self.folder.kept_logs(workload)];
+        let id = |name: String| {
+            let (run, rank) = name.split_once('-')?;
+            format!("{workload}.{run}.{rank}").parse().ok()
+        };
+        let mut tasks: Vec<TaskId> = folders.iter().flat_map(|folder| names(folder)).filter_map(id).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
+    }
+
+    fn log(&self, id: TaskId, start: LogStart) -> Result<LogReader, AgentError> {
+        let running = self.task_dir(id);
+        let kept = self.folder.kept_logs(id.workload).join(format!("{}-{}", id.run, id.rank));
+        let found = [running, kept].into_iter().find(|folder| folder.is_dir());
+        let folder = found.ok_or_else(|| AgentError::NoLog(id.to_string()))?;
+        LogReader::open(&folder, start).map_err(AgentError::file("reading the log in", folder))
+    }
+
+    fn task_dir(&self, id: TaskId) -> PathBuf {
+        self.folder.task(id).path().to_owned()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    fn shutdown(&self, policy: Shutdown) {
+        self.mailbox.ask(Asked::Shutdown(policy));
+        let thread = self.thread.lock().map(|mut thread| thread.take());
+        if let Ok(Some(thread)) = thread {
+            // A panic of the thread was reported by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whoever drops the agent is not asked what becomes of the tasks, so they go on.
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.shutdown(Shutdown::Keep);
+    }
+}

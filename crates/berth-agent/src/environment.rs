@@ -1,0 +1,126 @@
+//! What a task finds in its environment.
+
+use crate::{TaskSpec, folder::Folder};
+use std::collections::BTreeMap;
+
+/// What a process gets of the agent's own environment. Everything else may be a secret of the control plane.
+const INHERITED: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYENV_ROOT",
+];
+
+/// Carried by every process of a task, so that none is overlooked after a crash.
+pub(crate) const MARK: &str = "BERTH_TASK";
+
+/// The variables of a task. The user's own win, except for the mark.
+pub(crate) fn of_task(
+    spec: &TaskSpec,
+    folder: &Folder,
+    ports: &[(u16, u16)],
+    master_port: Option<u16>,
+) -> BTreeMap<String, String> {
+    let inherited = INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    let mut all: BTreeMap<String, String> = inherited.collect();
+    all.entry("PATH".to_owned())
+        .or_insert_with(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into());
+    all.insert("PYTHONPATH".to_owned(), folder.root().join("python").display().to_string());
+    // A trainer's lines must reach the log while they are news.
+    all.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
+    all.extend(of_berth(spec, ports, master_port));
+    let checkpoints = folder.checkpoints(spec.id.workload);
+    all.insert("BERTH_CHECKPOINT_DIR".to_owned(), checkpoints.display().to_string());
+    all.insert(
+        "BERTH_CHECKPOINT_FILE".to_owned(),
+        folder.signals(spec.id).join("checkpoint").display().to_string(),
+    );
+    let own_path = all["PYTHONPATH"].clone();
+    all.extend(spec.environment.clone());
+    if let Some(path) = all.get_mut("PYTHONPATH").filter(|path| **path != own_path) {
+        *path = format!("{path}:{own_path}");
+    }
+    all.insert(MARK.to_owned(), folder.mark(spec.id));
+    all
+}
+
+/// The variables that are the same in every runtime.
+pub(crate) fn of_berth(
+    spec: &TaskSpec,
+    ports: &[(u16, u16)],
+    master_port: Option<u16>,
+) -> BTreeMap<String, String> {
+    let devices = visible_devices(spec);
+    let gpus: u64 = spec.devices.iter().map(|device| device.share.gpus().0).sum();
+    let gpus = berth_types::Gpus(gpus).to_string();
+    let id = spec.id;
+    let mut all = BTreeMap::new();
+    let mut put = |name: &str, value: String| {
+        all.insert(name.to_owned(), value);
+    };
+    put("CUDA_VISIBLE_DEVICES", devices.clone());
+    put("NVIDIA_VISIBLE_DEVICES", if devices.is_empty() { "void".to_owned() } else { devices });
+    put("BERTH_WORKLOAD", spec.name.clone());
+    put("BERTH_PROJECT", spec.project.clone());
+    put("BERTH_USER", spec.user.clone());
+    put("BERTH_KIND", spec.kind.clone());
+    put("BERTH_NODE", spec.node.clone());
+    put("BERTH_RANK", id.rank.to_string());
+    put("BERTH_WORKERS", spec.workers.to_string());
+    put("BERTH_RUN", id.run.to_string());
+    put("BERTH_GPU_SHARE", gpus.clone());
+    // One number: shares of one task are of one size.
+    let memory = spec.devices.iter().map(|device| device.memory_limit.0 >> 20).min().unwrap_or(0);
+    put("BERTH_GPU_MEMORY_MIB", memory.to_string());
+    put("RUNAI_PROJECT", spec.project.clone());
+    put("RUNAI_JOB_NAME", spec.name.clone());
+    put("RUNAI_NUM_OF_GPUS", gpus);
+    put("RUNAI_MPI_NUM_WORKERS", spec.workers.to_string());
+    put("NODE_NAME", spec.node.clone());
+    put("JOB_NAME", spec.name.clone());
+    // The same over every run: results of a job that was preempted belong together.
+    put("JOB_UUID", format!("berth-{}", id.workload));
+    put("RANK", id.rank.to_string());
+    put("WORLD_SIZE", spec.workers.to_string());
+    put("LOCAL_RANK", local_rank(spec).to_string());
+    if let Some(port) = master_port {
+        put("MASTER_ADDR", "127.0.0.1".to_owned());
+        put("MASTER_PORT", port.to_string());
+    }
+    if let Some((_, real)) = ports.first() {
+        put("BERTH_PORT", real.to_string());
+    }
+    for (asked, real) in ports {
+        put(&format!("BERTH_PORT_{asked}"), real.to_string());
+    }
+    all
+}
+
+/// Identities on real devices, numbers on declared ones.
+fn visible_devices(spec: &TaskSpec) -> String {
+    let name = |device: &crate::Granted| {
+        if device.uuid.starts_with("GPU-") || device.uuid.starts_with("MIG-") {
+            device.uuid.clone()
+        } else {
+            device.index.to_string()
+        }
+    };
+    spec.devices.iter().map(name).collect::<Vec<_>>().join(",")
+}
+
+/// The rank among the workers of the same node.
+fn local_rank(spec: &TaskSpec) -> usize {
+    let own = spec.hosts.get(spec.id.rank as usize);
+    let before = spec.hosts.iter().take(spec.id.rank as usize);
+    if own.is_none() { spec.id.rank as usize } else { before.filter(|host| Some(*host) == own).count() }
+}

@@ -1,0 +1,54 @@
+//! The agent: runs the tasks of one machine.
+//!
+//! It owns processes, containers, their logs, progress and devices, behind the [`Host`] trait. It is told which task runs and
+//! which ends; it knows no scheduling rule, no network protocol and no database, and decides nothing but how.
+//!
+//! ```text
+//! control plane --Host--> agent's thread --spawn--> shim --fork, exec--> workload
+//!               <--Fact--                <--told---      <--output-----
+//!                              |                     |
+//!                              +---- task's folder --+   spec, started, stop, exit, log
+//! ```
+//!
+//! Three promises hold over any crash of the agent, the shim or the machine:
+//!
+//! - a task is started at most once;
+//! - a task that ended is told of with how it ended, or as lost when nobody knows;
+//! - nothing of a task runs after its end was told, and nothing runs that is not wanted.
+//!
+//! They rest on one file per task that is locked by whoever is responsible for it. The lock belongs to the open file, which the
+//! agent hands to the shim, so it is free exactly when both are gone.
+
+mod agent;
+mod cgroup;
+mod clock;
+mod devices;
+mod environment;
+mod error;
+mod folder;
+mod host;
+mod housekeeping;
+mod images;
+mod launch;
+mod log;
+mod ports;
+mod process;
+mod progress;
+mod python;
+mod reactor;
+#[cfg(test)]
+mod scratch;
+mod shim;
+mod sweep;
+mod task;
+mod task_folder;
+mod trainer;
+
+pub use agent::local;
+pub use devices::{Devices, Gpu, Vendor};
+pub use error::AgentError;
+pub use host::{AgentConfig, Host, ImageEntry, Shutdown};
+pub use log::{LogChunk, LogReader, LogStart};
+pub use shim::shim_main;
+pub use task::{Exit, Fact, Granted, Mount, NotATask, Report, RuntimeKind, TaskId, TaskSpec, Wanted};
+pub use trainer::quickstart_main;

@@ -1,0 +1,177 @@
+//! Tasks as processes of this machine: what is executed, where, and what it sees.
+
+use crate::{
+    AgentConfig, ImageEntry, Mount, TaskSpec, environment,
+    folder::Folder,
+    images::Runs,
+    ports::Ports,
+    task_folder::{Launch, MountStep},
+};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+/// What there is to resolve a spec with.
+pub(crate) struct Context<'a> {
+    pub(crate) config: &'a AgentConfig,
+    pub(crate) folder: &'a Folder,
+    pub(crate) ports: &'a mut Ports,
+}
+
+/// What to execute for a task as a process. The text says why it cannot run, and what to do about it.
+pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -> Result<Launch, String> {
+    let mounts = mounts(&spec.mounts, context.folder.root())?;
+    let jupyter = *runs == Runs::Jupyter && spec.command.first().is_none_or(|word| is_notebook_word(word));
+    let ports = match jupyter {
+        true => vec![context.ports.free_near(spec.ports.first().copied().unwrap_or(8888))?],
+        false => spec.ports.iter().map(|port| (*port, *port)).collect(),
+    };
+    let master_port =
+        (spec.workers > 1).then(|| context.ports.of_gang(context.folder, spec.id)).transpose()?;
+    let environment = environment::of_task(spec, context.folder, &ports, master_port);
+    let argv = match runs {
+        _ if jupyter => notebook(spec, context.config, ports[0].1)?,
+        Runs::Entry(ImageEntry::Program(program)) if spec.command.is_empty() => {
+            with(program.clone(), &spec.args)
+        }
+        Runs::Quickstart => with(with(texts(&context.config.quickstart), &spec.command), &spec.args),
+        Runs::Python if spec.command.is_empty() => with(vec!["python3".into()], &spec.args),
+        Runs::Shell if spec.command.is_empty() && !spec.args.is_empty() => {
+            with(vec!["bash".into()], &spec.args)
+        }
+        _ => with(spec.command.clone(), &spec.args),
+    };
+    let Some(program) = argv.first() else {
+        return Err(format!("`{}` runs nothing by itself here: give a command after --", spec.image));
+    };
+    let working_dir =
+        spec.working_dir.clone().unwrap_or_else(|| context.folder.workload_work(spec.id.workload));
+    if mounts.is_empty() {
+        // With mounts, what will be there is seen by the task alone.
+        if spec.working_dir.is_some() && !working_dir.is_dir() {
+            return Err(format!(
+                "the working folder {} does not exist on this machine",
+                working_dir.display()
+            ));
+        }
+        let path = environment.get("PATH").map_or("", String::as_str);
+        if !is_program(program, path, &working_dir) {
+            return Err(format!("there is no program `{program}` on this machine"));
+        }
+    }
+    Ok(Launch { argv, environment, working_dir, mounts, run_as: spec.run_as, ports, cleanup: Vec::new() })
+}
+
+fn with(mut argv: Vec<String>, more: &[String]) -> Vec<String> {
+    argv.extend_from_slice(more);
+    argv
+}
+
+fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+fn is_program(program: &str, path: &str, working_dir: &Path) -> bool {
+    if program.contains('/') {
+        return working_dir.join(program).is_file();
+    }
+    path.split(':').any(|folder| Path::new(folder).join(program).is_file())
+}
+
+/// Looks at what is to be mounted. A process sees the files of the machine, so what is wanted at its own path is there.
+fn mounts(mounts: &[Mount], own: &Path) -> Result<Vec<MountStep>, String> {
+    let mut steps = Vec::new();
+    for mount in mounts {
+        check_mount(mount)?;
+        let there = mount.source == mount.target;
+        if there && !mount.read_only {
+            continue;
+        }
+        // The shim works in the same namespace: what it writes must stay where the agent looks for it.
+        let needed = [own, Path::new("/proc"), Path::new("/sys"), Path::new("/dev")];
+        if needed.iter().any(|needed| needed.starts_with(&mount.target)) {
+            return Err(format!(
+                "nothing can be mounted at {}: Berth itself needs it",
+                mount.target.display()
+            ));
+        }
+        if !mount.target.exists() {
+            return Err(format!(
+                "{target} does not exist on this machine, and a process cannot have folders of its own: create it, mount \
+                 {source} at its own path (`-v {source}:{source}`), or use a container runtime",
+                source = mount.source.display(),
+                target = mount.target.display()
+            ));
+        }
+        steps.push(MountStep::Bind(mount.clone()));
+    }
+    Ok(steps)
+}
+
+/// What holds for mounts in every runtime.
+pub(crate) fn check_mount(Mount { source, target, .. }: &Mount) -> Result<(), String> {
+    for path in [source, target] {
+        let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if !path.is_absolute() || !plain {
+            return Err(format!("`{}` is not an absolute path without `..`", path.display()));
+        }
+    }
+    if *target == Path::new("/") {
+        return Err("nothing can be mounted at `/`".into());
+    }
+    let real = fs::canonicalize(source)
+        .map_err(|error| format!("the folder {} cannot be mounted: {error}", source.display()))?;
+    // Otherwise a link inside of a folder that somebody may use would lead to any other folder.
+    if real != *source {
+        return Err(format!(
+            "{} leads to {} through a link: name that folder",
+            source.display(),
+            real.display()
+        ));
+    }
+    Ok(())
+}
+
+fn is_notebook_word(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    matches!(name, "start-notebook.sh" | "start.sh" | "jupyter" | "jupyter-lab" | "jupyter-notebook")
+}
+
+/// JupyterLab with the options of the usual images.
+fn notebook(spec: &TaskSpec, config: &AgentConfig, port: u16) -> Result<Vec<String>, String> {
+    let installed = config.cache.join("jupyter/bin/jupyter-lab");
+    let path =
+        spec.environment.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
+    let on_path =
+        path.split(':').map(|folder| Path::new(folder).join("jupyter-lab")).find(|file| file.is_file());
+    let Some(program) = Some(installed).filter(|file| file.is_file()).or(on_path) else {
+        let place: PathBuf = config.cache.join("jupyter");
+        return Err(format!(
+            "JupyterLab is not installed on this machine: install it with `python3 -m venv {place} && {place}/bin/pip install \
+             jupyterlab`",
+            place = place.display()
+        ));
+    };
+    let mut argv = vec![
+        program.display().to_string(),
+        "--no-browser".to_owned(),
+        "--allow-root".to_owned(),
+        "--ServerApp.ip=127.0.0.1".to_owned(),
+        format!("--ServerApp.port={port}"),
+        "--ServerApp.port_retries=0".to_owned(),
+    ];
+    if let Some(token) = spec.environment.get("BERTH_JUPYTER_TOKEN") {
+        argv.push(format!("--IdentityProvider.token={token}"));
+    }
+    let words = spec
+        .command
+        .iter()
+        .skip(1)
+        .chain(&spec.args)
+        .filter(|word| !matches!(word.as_str(), "lab" | "notebook"));
+    // The images of 2020 have another name for the same options.
+    argv.extend(words.map(|word| word.replacen("--NotebookApp.", "--ServerApp.", 1)));
+    Ok(argv)
+}

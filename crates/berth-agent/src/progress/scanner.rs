@@ -1,0 +1,216 @@
+//! Cuts output into lines and keeps what they say, at a bounded cost.
+//!
+//! A job may print millions of lines. In each tick some lines are read as they come; of the rest the last one is kept and read
+//! when the tick ends, so that the newest state is always known. Lines that begin with `berth` are looked for in any case: a
+//! checkpoint must not drown in noise.
+
+use super::{Found, Parser};
+use crate::Report;
+use memchr::{memchr2, memmem, memrchr2};
+
+pub(crate) const TICK_MS: u64 = 200;
+const LINES_PER_TICK: u32 = 16;
+/// Progress stands at the beginning of a line; the rest of a longer one is not read.
+const LINE_BYTES_MAX: usize = 2048;
+
+#[derive(Debug, Default)]
+pub(crate) struct Scanner {
+    parser: Parser,
+    report: Report,
+    changed: bool,
+    checkpoint: bool,
+    /// The line that has no end yet.
+    partial: Vec<u8>,
+    /// The last whole line that was not read.
+    latest: Option<Vec<u8>>,
+    tick_started_ms: u64,
+    lines_left: u32,
+}
+
+impl Scanner {
+    pub(crate) fn new(parser: Parser) -> Self {
+        Self { parser, lines_left: LINES_PER_TICK, ..Self::default() }
+    }
+
+    /// Takes output as it comes, at a time in milliseconds.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], now_ms: u64) {
+        self.tick(now_ms);
+        while self.lines_left > 0 {
+            let Some(end) = memchr2(b'\n', b'\r', bytes) else {
+                return self.keep_partial(bytes);
+            };
+            let line = self.complete(&bytes[..end]);
+            bytes = &bytes[end + 1..];
+            if !line.is_empty() {
+                self.lines_left -= 1;
+                self.read(&line);
+            }
+        }
+        let Some(last_end) = memrchr2(b'\n', b'\r', bytes) else {
+            return self.keep_partial(bytes);
+        };
+        let first_end = memchr2(b'\n', b'\r', bytes).unwrap_or(last_end);
+        let line = self.complete(&bytes[..first_end]);
+        self.read_if_ours(&line);
+        self.latest = Some(line).filter(|line| !line.is_empty()).or(self.latest.take());
+        let rest = &bytes[first_end..=last_end];
+        for start in memmem::find_iter(rest, b"berth") {
+            if start > 0 && matches!(rest[start - 1], b'\n' | b'\r') {
+                let end = memchr2(b'\n', b'\r', &rest[start..]).map_or(rest.len(), |length| start + length);
+                self.read_if_ours(&rest[start..end.min(start + LINE_BYTES_MAX)]);
+            }
+        }
+        let body = rest[..rest.len() - 1].trim_ascii_end();
+        let start = memrchr2(b'\n', b'\r', body).map_or(0, |index| index + 1);
+        let line = &body[start..];
+        if !line.is_empty() {
+            self.latest = Some(line[..line.len().min(LINE_BYTES_MAX)].to_vec());
+        }
+        self.keep_partial(&bytes[last_end + 1..]);
+    }
+
+    /// Reads what was put off when the tick is over.
+    pub(crate) fn tick(&mut self, now_ms: u64) {
+        if now_ms.saturating_sub(self.tick_started_ms) < TICK_MS {
+            return;
+        }
+        (self.tick_started_ms, self.lines_left) = (now_ms, LINES_PER_TICK);
+        self.settle();
+    }
+
+    /// Reads what was put off.
+    pub(crate) fn settle(&mut self) {
+        if let Some(line) = self.latest.take() {
+            self.read(&line);
+        }
+    }
+
+    /// Whether a line waits for the end of the tick.
+    pub(crate) fn has_put_off(&self) -> bool {
+        self.latest.is_some()
+    }
+
+    /// Everything known so far, when it changed since it was last asked for.
+    pub(crate) fn take_report(&mut self) -> Option<Report> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.then(|| Report {
+            percent: self.report.percent.or(derived_percent(&self.report)),
+            ..self.report.clone()
+        })
+    }
+
+    pub(crate) fn has_report(&self) -> bool {
+        self.changed
+    }
+
+    pub(crate) fn take_checkpoint(&mut self) -> bool {
+        std::mem::take(&mut self.checkpoint)
+    }
+
+    fn keep_partial(&mut self, bytes: &[u8]) {
+        let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
+        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn complete(&mut self, end: &[u8]) -> Vec<u8> {
+        self.keep_partial(end);
+        std::mem::take(&mut self.partial)
+    }
+
+    fn read_if_ours(&mut self, line: &[u8]) {
+        if line.starts_with(b"berth") {
+            self.read(line);
+        }
+    }
+
+    fn read(&mut self, line: &[u8]) {
+        match self.parser.parse(line) {
+            None => {}
+            Some(Found::Checkpoint) => self.checkpoint = true,
+            Some(Found::Progress(new)) => {
+                merge(&mut self.report, new);
+                self.changed = true;
+            }
+        }
+    }
+}
+
+/// What is new replaces what was; what is not spoken of stays.
+fn merge(report: &mut Report, new: Report) {
+    if new.epoch.is_some() && new.epoch != report.epoch {
+        // Steps are counted anew in each epoch.
+        (report.step, report.eta, report.percent) = (None, None, None);
+    }
+    macro_rules! take {
+        ($($field:ident)*) => { $( if new.$field.is_some() { report.$field = new.$field; } )* };
+    }
+    take!(epoch epochs step steps loss accuracy eta percent utilisation);
+    report.metrics.extend(new.metrics);
+    while report.metrics.len() > 64 {
+        report.metrics.pop_last();
+    }
+}
+
+fn derived_percent(report: &Report) -> Option<u8> {
+    let part = |done: u64, of: u64| (of > 0).then(|| (u128::from(done.min(of)) * 100 / u128::from(of)) as u8);
+    match (report.epoch, report.epochs, report.step, report.steps) {
+        (Some(epoch), Some(epochs), Some(step), Some(steps)) => {
+            let before = epoch.saturating_sub(1).checked_mul(steps)?;
+            part(before.checked_add(step.min(steps))?, epochs.checked_mul(steps)?)
+        }
+        // An epoch that is spoken of is one that runs.
+        (Some(epoch), Some(epochs), _, _) => part(epoch.saturating_sub(1), epochs),
+        (None, _, Some(step), Some(steps)) => part(step, steps),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scanner() -> Scanner {
+        Scanner::new(Parser::default())
+    }
+
+    #[test]
+    fn lines_are_put_together_from_pieces() {
+        let mut scanner = scanner();
+        for part in ["Epo", "ch 2/4\nste", "p 5/10 lo", "ss: 0.5\r\n"] {
+            scanner.feed(part.as_bytes(), 1000);
+        }
+        let report = scanner.take_report().unwrap();
+        assert_eq!((report.epoch, report.step, report.loss.as_deref()), (Some(2), Some(5), Some("0.5")));
+        assert_eq!(report.percent, Some(37));
+        assert_eq!(scanner.take_report(), None);
+    }
+
+    #[test]
+    fn the_newest_line_of_a_flood_is_known_and_no_checkpoint_is_missed() {
+        let mut scanner = scanner();
+        let mut flood = String::new();
+        for step in 0..100_000 {
+            flood.push_str(&format!("step {step}/100000\n"));
+            if step == 50_000 {
+                flood.push_str("berth.checkpoint\n");
+            }
+        }
+        for part in flood.as_bytes().chunks(65_536) {
+            scanner.feed(part, 1000);
+        }
+        assert!(scanner.take_checkpoint());
+        scanner.tick(1000 + TICK_MS);
+        assert_eq!(scanner.take_report().unwrap().step, Some(99_999));
+    }
+
+    #[test]
+    fn garbage_and_endless_lines_cost_no_memory() {
+        let mut scanner = scanner();
+        for _ in 0..1000 {
+            scanner.feed(&[0xfe; 10_000], 1000);
+            assert!(scanner.partial.len() <= LINE_BYTES_MAX);
+        }
+        scanner.feed(b"\nepoch 1/2\n", 1000);
+        assert_eq!(scanner.take_report().unwrap().epoch, Some(1));
+    }
+}

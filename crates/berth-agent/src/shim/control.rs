@@ -1,0 +1,296 @@
+//! The shim's loop: output, signals, checkpoints, the end.
+
+use super::{
+    child::Running,
+    output::Output,
+    tell::Teller,
+    tree::{self, Left},
+    until,
+};
+use crate::{
+    Exit, Report,
+    clock::{boot_ms, unix_ms},
+    progress::TICK_MS,
+    task_folder::{Checkpoint, Order, Process, Progress, TaskFolder, Told},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::inotify,
+    process::Signal,
+};
+use signal_hook::{
+    consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM},
+    low_level::pipe::register,
+};
+use std::{
+    io::{self, Read},
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    time::SystemTime,
+};
+
+/// Reports are told at most this often.
+const REPORT_EVERY_MS: u64 = 500;
+/// While the tree is ended, what was born in the meantime is looked for this often.
+const KILL_AGAIN_MS: u64 = 20;
+
+/// Signals that arrived, as bytes in sockets.
+#[derive(Debug)]
+pub(super) struct Signals {
+    stop: UnixStream,
+    child: UnixStream,
+}
+
+impl Signals {
+    pub(super) fn register() -> io::Result<Self> {
+        let ((stop, stop_sender), (child, child_sender)) = (UnixStream::pair()?, UnixStream::pair()?);
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            register(signal, stop_sender.try_clone()?)?;
+        }
+        register(SIGCHLD, child_sender)?;
+        stop.set_nonblocking(true)?;
+        child.set_nonblocking(true)?;
+        Ok(Self { stop, child })
+    }
+}
+
+fn took(stream: &mut UnixStream) -> bool {
+    let mut bytes = [0; 64];
+    let mut any = false;
+    while stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+        any = true;
+    }
+    any
+}
+
+/// Owns a running workload until nothing of it is left.
+pub(super) struct Control<'a> {
+    folder: &'a TaskFolder,
+    order: &'a Order,
+    signals: Signals,
+    output: Output,
+    group: Option<crate::cgroup::Group>,
+    process: Process,
+    teller: Option<Teller>,
+    checkpoints: Option<OwnedFd>,
+    checkpoint_modified: Option<SystemTime>,
+    /// When what still runs is ended.
+    deadline: Option<u64>,
+    /// How the first process ended. From then on everything else is ended.
+    exit: Option<Exit>,
+    told_at_ms: u64,
+    untold: Option<Told>,
+}
+
+impl<'a> Control<'a> {
+    pub(super) fn new(
+        folder: &'a TaskFolder,
+        order: &'a Order,
+        signals: Signals,
+        running: Running,
+        process: Process,
+    ) -> io::Result<Self> {
+        let output = Output::new(folder, order, running.output)?;
+        let teller = Teller::open(&order.agent);
+        let checkpoints = watch(&order.checkpoint_file).ok();
+        let group = running.group;
+        let mut control = Self {
+            folder,
+            order,
+            signals,
+            output,
+            group,
+            process,
+            teller,
+            checkpoints,
+            checkpoint_modified: None,
+            deadline: None,
+            exit: None,
+            told_at_ms: 0,
+            untold: None,
+        };
+        // An agent that died before it heard of the start is followed by one that may listen by now.
+        if let Some(started) = folder.started() {
+            control.tell(Told::Started(order.spec.id, started));
+        }
+        // A checkpoint or a request may have come before the watch.
+        control.on_checkpoint_file();
+        if folder.stop().is_some() {
+            control.on_stop();
+        }
+        Ok(control)
+    }
+
+    /// Until the whole tree is gone.
+    pub(super) fn run(mut self) -> io::Result<Exit> {
+        loop {
+            let now = boot_ms();
+            if took(&mut self.signals.stop) {
+                self.on_stop();
+            }
+            if took(&mut self.signals.child)
+                && let Some(exit) = self.on_children()
+            {
+                return Ok(self.finish(exit));
+            }
+            let must_end = self.exit.is_some() || self.deadline.is_some_and(|deadline| deadline <= now);
+            if must_end {
+                tree::signal(self.group.as_ref(), Signal::KILL);
+                // A child may have been reaped between the look and the signal; the look comes again.
+                if let Some(exit) = self.on_children() {
+                    return Ok(self.finish(exit));
+                }
+            }
+            let more = self.output.copy_some(now);
+            self.on_tick(now);
+            if !more {
+                self.wait(must_end)?;
+            }
+        }
+    }
+
+    fn wait(&mut self, must_end: bool) -> io::Result<()> {
+        let timeout = self.timeout(must_end);
+        let timeout = timeout
+            .map(|ms| Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 });
+        let mut fds = vec![
+            PollFd::new(&self.signals.stop, PollFlags::IN),
+            PollFd::new(&self.signals.child, PollFlags::IN),
+        ];
+        if let Some(checkpoints) = &self.checkpoints {
+            fds.push(PollFd::new(checkpoints, PollFlags::IN));
+        }
+        let source = self.output.source();
+        if let Some(source) = &source {
+            fds.push(PollFd::new(source, PollFlags::IN));
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let checkpoint = self.checkpoints.is_some() && !fds[2].revents().is_empty();
+        drop(fds);
+        if checkpoint {
+            self.on_checkpoint_file();
+        }
+        Ok(())
+    }
+
+    /// The next moment at which something is to be done, in milliseconds from now.
+    fn timeout(&self, must_end: bool) -> Option<u64> {
+        let now = boot_ms();
+        let again = must_end.then_some(KILL_AGAIN_MS);
+        let deadline = self.deadline.filter(|_| !must_end).map(until);
+        let tick = self.output.scanner.has_put_off().then_some(TICK_MS);
+        let report = self.output.scanner.has_report() || self.untold.is_some();
+        let report = report.then(|| (self.told_at_ms + REPORT_EVERY_MS).saturating_sub(now).max(1));
+        [again, deadline, tick, report].into_iter().flatten().min()
+    }
+
+    /// The agent, or a person, wants it to end. A later and shorter grace wins.
+    fn on_stop(&mut self) {
+        let asked = self.folder.stop().map(|stop| stop.deadline_boot_ms);
+        let asked = asked.unwrap_or_else(|| boot_ms() + self.order.spec.grace.0);
+        let first = self.deadline.is_none();
+        self.deadline = Some(self.deadline.map_or(asked, |deadline| deadline.min(asked)));
+        if first {
+            tree::signal(self.group.as_ref(), Signal::TERM);
+            // What was halted could not react.
+            tree::signal(self.group.as_ref(), Signal::CONT);
+        }
+    }
+
+    /// Reaps. Gives how the task ended when nothing of it is left.
+    fn on_children(&mut self) -> Option<Exit> {
+        let (reaped, left) = tree::reap();
+        let first = reaped.into_iter().find(|reaped| reaped.pid == self.process.pid);
+        if let Some(first) = first {
+            let code = first.status.exit_status().map(Exit::Code);
+            let signal = first.status.terminating_signal().map(Exit::Signal);
+            self.exit = code.or(signal).or(Some(Exit::Lost));
+        }
+        let others = self.group.as_ref().is_some_and(|group| !group.processes().is_empty());
+        (left == Left::None && !others).then_some(self.exit.unwrap_or(Exit::Lost))
+    }
+
+    /// One touch is several events, and what came before the watch is none: the file's own time tells.
+    fn on_checkpoint_file(&mut self) {
+        if let Some(watch) = &self.checkpoints {
+            let mut buffer = [MaybeUninit::uninit(); 2048];
+            let mut reader = inotify::Reader::new(watch, &mut buffer);
+            while reader.next().is_ok() {}
+        }
+        let modified = std::fs::metadata(&self.order.checkpoint_file).and_then(|file| file.modified()).ok();
+        if modified.is_some() && modified != self.checkpoint_modified {
+            self.checkpoint_modified = modified;
+            self.on_checkpoint();
+        }
+    }
+
+    fn on_checkpoint(&mut self) {
+        let checkpoint = Checkpoint { unix_ms: unix_ms() };
+        if let Err(error) = self.folder.write_checkpoint(checkpoint) {
+            eprintln!("berth: {error}");
+        }
+        self.tell(Told::Checkpoint(self.order.spec.id, checkpoint));
+    }
+
+    fn on_tick(&mut self, now: u64) {
+        self.output.scanner.tick(now);
+        if self.output.scanner.take_checkpoint() {
+            self.on_checkpoint();
+        }
+        if now < self.told_at_ms + REPORT_EVERY_MS {
+            return;
+        }
+        if let Some(untold) = self.untold.take() {
+            self.told_at_ms = now;
+            self.tell(untold);
+        }
+        if let Some(report) = self.output.scanner.take_report() {
+            self.told_at_ms = now;
+            self.on_report(report);
+        }
+    }
+
+    fn on_report(&mut self, report: Report) {
+        let progress = Progress { report, unix_ms: unix_ms() };
+        if let Err(error) = self.folder.write_progress(&progress) {
+            eprintln!("berth: {error}");
+        }
+        self.tell(Told::Progress(self.order.spec.id, progress));
+    }
+
+    /// A report that cannot be told now is in its file and followed by others; anything else is kept and told again.
+    fn tell(&mut self, told: Told) {
+        let has_it = self.teller.as_ref().is_none_or(|teller| teller.tell(&told));
+        if !has_it && !matches!(told, Told::Progress(..)) {
+            self.untold = Some(told);
+        }
+    }
+
+    /// Takes what is still in the pipe. Whoever holds the other end from outside of the tree is not waited for.
+    fn finish(mut self, exit: Exit) -> Exit {
+        while self.output.copy_some(boot_ms()) {}
+        self.output.scanner.settle();
+        if self.output.scanner.take_checkpoint() {
+            self.on_checkpoint();
+        }
+        if let Some(report) = self.output.scanner.take_report() {
+            self.on_report(report);
+        }
+        if let Some(group) = &self.group {
+            group.remove();
+        }
+        exit
+    }
+}
+
+/// A watch on the folder of the file that means a checkpoint when it is touched.
+fn watch(file: &Path) -> io::Result<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    let what = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::ATTRIB | inotify::WatchFlags::MOVED_TO;
+    inotify::add_watch(&watch, file.parent().unwrap_or(file), what)?;
+    Ok(watch)
+}
