@@ -37,8 +37,9 @@ mod trial;
 mod units;
 
 use berth_types::{
-    Account, Change, ChangeError, Explanation, Gpus, Name, NodeId, Plan, Policy, State, Time, Workload,
-    WorkloadId, validate_node, validate_places, validate_submission,
+    Account, Change, ChangeError, Department, DepartmentId, Explanation, Gpus, Name, NodeId, Plan, Policy,
+    Project, ProjectId, State, Time, Workload, WorkloadId, validate_node, validate_places,
+    validate_submission,
 };
 use hash::IdMap;
 use pool::{Organisation, Pool};
@@ -140,6 +141,26 @@ impl Engine {
     pub fn workload(&self, id: WorkloadId) -> Option<&Workload> {
         let pool = self.pools.get(self.workload_pools.get(&id)?)?;
         Some(&pool.entry(pool.slot(id)?).workload)
+    }
+
+    /// Workloads as the engine knows them, in no order.
+    pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
+        self.pools.values().flat_map(Pool::workloads)
+    }
+
+    /// Nodes, by id.
+    pub fn nodes(&self) -> &BTreeMap<NodeId, berth_types::Node> {
+        &self.nodes
+    }
+
+    /// Projects, by id.
+    pub fn projects(&self) -> &BTreeMap<ProjectId, Project> {
+        &self.organisation.projects
+    }
+
+    /// Departments, by id.
+    pub fn departments(&self) -> &BTreeMap<DepartmentId, Department> {
+        &self.organisation.departments
     }
 
     /// The fair share of every account of a pool.

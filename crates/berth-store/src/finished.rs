@@ -50,6 +50,8 @@ pub struct FinishedFilter {
     pub kind: Option<String>,
     /// Ended in this way.
     pub phase: Option<String>,
+    /// Not ended in this way.
+    pub hidden_phase: Option<String>,
     /// Over at this time or later.
     pub ended_from: Option<Time>,
     /// Over before this time.
@@ -144,6 +146,7 @@ pub(crate) fn load_page(
     require("name = ?", text(&filter.name));
     require("kind = ?", text(&filter.kind));
     require("phase = ?", text(&filter.phase));
+    require("phase <> ?", text(&filter.hidden_phase));
     require("ended >= ?", filter.ended_from.map(|at| number(at.0)));
     require("ended < ?", filter.ended_before.map(|at| number(at.0)));
     if let Some(cursor) = after {

@@ -138,6 +138,18 @@ impl Store {
         }
     }
 
+    /// The newest snapshot that is whole, for who reads the state again while the store is open.
+    pub fn load_snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        self.readers.read("reading the snapshots", |connection| {
+            for seq in snapshot::load_seqs(connection)? {
+                if let Some(whole) = snapshot::load(connection, seq)? {
+                    return Ok(Some(whole));
+                }
+            }
+            Ok(None)
+        })
+    }
+
     /// The answer that was given to a request, if it came before. The same key with another request is an error.
     pub fn load_answer(
         &self,

@@ -1,0 +1,84 @@
+//! Events as they become durable, for streams, and for readers who must not show what could still be lost.
+
+use crate::platform::{About, Logged};
+use berth_api::{Event, Level, Timestamp};
+use berth_types::Time;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::sync::watch;
+
+/// Events kept in memory; older ones are read from the store.
+const RECENT_MAX: usize = 8_192;
+
+/// The newest events, and a bell.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    recent: Mutex<VecDeque<Arc<Event>>>,
+    durable: watch::Sender<u64>,
+}
+
+impl Feed {
+    /// A feed that begins after an event.
+    pub(crate) fn new(seq: u64) -> Self {
+        Self { recent: Mutex::default(), durable: watch::Sender::new(seq) }
+    }
+
+    /// Events that are durable now.
+    pub(crate) fn publish(&self, before: u64, at: Time, logged: Vec<Logged>) {
+        if logged.is_empty() {
+            return;
+        }
+        let last = before + logged.len() as u64;
+        {
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            for (seq, logged) in (before + 1..).zip(logged) {
+                recent.push_back(Arc::new(event(seq, at, logged.happened.kind(), logged.about)));
+            }
+            let excess = recent.len().saturating_sub(RECENT_MAX);
+            recent.drain(..excess);
+        }
+        self.durable.send_replace(last);
+    }
+
+    /// The last event that is durable.
+    pub(crate) fn last(&self) -> u64 {
+        *self.durable.borrow()
+    }
+
+    /// Waits until an event is durable. Ends also when the server does.
+    pub(crate) async fn until(&self, seq: u64) {
+        let mut durable = self.durable.subscribe();
+        let _ = durable.wait_for(|last| *last >= seq).await;
+    }
+
+    /// Hears of every new last event.
+    pub(crate) fn bell(&self) -> watch::Receiver<u64> {
+        self.durable.subscribe()
+    }
+
+    /// Events after one, if they are all still in memory.
+    pub(crate) fn recent_after(&self, after: u64) -> Option<Vec<Arc<Event>>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = recent.front()?.seq;
+        let skipped = (after + 1).checked_sub(first)?;
+        Some(recent.iter().skip(skipped as usize).cloned().collect())
+    }
+}
+
+/// An event as the API shows it.
+pub(crate) fn event(seq: u64, at: Time, kind: &str, about: About) -> Event {
+    Event {
+        seq,
+        at: Timestamp(at),
+        kind: kind.into(),
+        level: if about.warning { Level::Warning } else { Level::Normal },
+        workload: about.workload,
+        workload_id: about.workload_id,
+        project: about.project,
+        node: about.node,
+        message: about.message,
+        now: None,
+    }
+}

@@ -1,0 +1,119 @@
+//! The folder of an installation: the database, the token, where it listens, volumes, the agent's part.
+
+use crate::{ServerError, auth};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Where a server listens, for whoever looks into its folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerFile {
+    /// Its address, as `http://127.0.0.1:7370`.
+    pub address: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its release.
+    pub version: String,
+}
+
+/// The folder of an installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder at a path; nothing is made yet.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the database is.
+    pub fn store(&self) -> PathBuf {
+        self.0.join("store")
+    }
+
+    /// Where volumes are.
+    pub fn volumes(&self) -> PathBuf {
+        self.0.join("volumes")
+    }
+
+    /// The agent's part.
+    pub fn agent(&self) -> PathBuf {
+        self.0.join("agent")
+    }
+
+    /// Where the server wrote its address.
+    pub fn server_file(&self) -> PathBuf {
+        self.0.join("server.json")
+    }
+
+    /// Where the token is.
+    pub fn token_file(&self) -> PathBuf {
+        self.0.join("token")
+    }
+
+    /// Makes the folder and what is in it, for its owner alone.
+    pub(crate) fn prepare(&self) -> Result<(), ServerError> {
+        for folder in [self.0.clone(), self.volumes()] {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(ServerError::file("making the folder", &folder))?;
+        }
+        Ok(())
+    }
+
+    /// The token of the installation; made at the first start.
+    pub(crate) fn token(&self) -> Result<String, ServerError> {
+        let path = self.token_file();
+        match fs::read_to_string(&path) {
+            Ok(token) if token.trim().len() >= 32 => return Ok(token.trim().to_owned()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ServerError::file("reading the token", &path)(error)),
+        }
+        let token =
+            auth::new_token().map_err(|source| ServerError::Start { doing: "random numbers", source })?;
+        write_private(&path, &token).map_err(ServerError::file("writing the token", &path))?;
+        Ok(token)
+    }
+
+    pub(crate) fn write_server_file(&self, file: &ServerFile) -> Result<(), ServerError> {
+        let path = self.server_file();
+        let text = serde_json::to_string(file).expect("is JSON");
+        write_private(&path, &text).map_err(ServerError::file("writing", &path))
+    }
+
+    pub(crate) fn remove_server_file(&self) {
+        // Whoever finds it finds a process that is gone, and says so.
+        let _ = fs::remove_file(self.server_file());
+    }
+
+    /// Makes the folder of a volume.
+    pub(crate) fn make_volume(&self, name: &str) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(self.volumes().join(name))
+    }
+
+    /// Puts the folder of a deleted volume away, so that a mistake can be mended by hand.
+    pub(crate) fn retire_volume(&self, name: &str, at: u64) -> io::Result<()> {
+        let retired = self.volumes().join(".deleted");
+        fs::create_dir_all(&retired)?;
+        fs::rename(self.volumes().join(name), retired.join(format!("{name}-{at}")))
+    }
+}
+
+/// Writes a file that only its owner reads, as a whole or not at all.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let _ = fs::remove_file(&new);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}

@@ -1,0 +1,114 @@
+//! The installation as a whole.
+
+use super::{
+    ApiError,
+    state::{Answer, AppState, Asked, Query},
+};
+use crate::{Shutdown, metrics as text, platform::Platform};
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use berth_api::{Backup, BackupRequest, Cluster, Code, GpuAmount, Problem};
+use berth_types::{Gpus, NodeCondition, Place};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// Show the cluster
+#[utoipa::path(get, path = "/api/v1/cluster", tag = "cluster",
+    responses((status = 200, body = Cluster), (status = "4XX", body = Problem)))]
+pub(crate) async fn show(State(state): State<AppState>) -> Response {
+    let (mut cluster, cursor) = state.read(|platform| view(platform, &state)).await;
+    cluster.cursor = cursor;
+    Answer(cluster).into_response()
+}
+
+fn view(platform: &Platform, state: &AppState) -> Cluster {
+    let engine = platform.engine();
+    let nodes = engine.nodes().values();
+    let gpus: u64 = nodes.clone().map(|node| node.devices.len() as u64).sum();
+    let allocated: Gpus = engine.workloads().flat_map(|workload| workload.places()).map(Place::gpus).sum();
+    Cluster {
+        version: berth_api::release().into(),
+        mode: "embedded".into(),
+        started_at: state.started.into(),
+        folder: state.folder.path().display().to_string(),
+        nodes: nodes.len() as u64,
+        nodes_ready: nodes.filter(|node| node.condition == NodeCondition::Ready).count() as u64,
+        gpus: GpuAmount(Gpus::whole(gpus)),
+        gpus_allocated: GpuAmount(allocated),
+        running_count: engine.workloads().filter(|workload| workload.is_running()).count() as u64,
+        waiting_count: engine.workloads().filter(|workload| workload.is_queued()).count() as u64,
+        projects: engine.projects().len() as u64,
+        cursor: 0,
+        declared: state.declared,
+    }
+}
+
+/// Write a backup to a file of the server's machine
+#[utoipa::path(post, path = "/api/v1/backup", tag = "cluster", request_body = BackupRequest,
+    responses((status = 201, body = Backup), (status = "4XX", body = Problem)))]
+pub(crate) async fn backup(
+    State(state): State<AppState>,
+    Asked { request, .. }: Asked<BackupRequest>,
+) -> Result<Response, ApiError> {
+    let path = PathBuf::from(&request.path);
+    if !path.is_absolute() {
+        return Err(ApiError(Problem::invalid("path", "the file of a backup is named by an absolute path")));
+    }
+    if path.exists() {
+        return Err(ApiError(Problem::new(Code::Exists, format!("{} is there already", path.display()))));
+    }
+    let target = path.clone();
+    let manifest = state.load(move |store| store.backup(&target)).await?;
+    let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+    let backup = Backup { path: request.path, seq: manifest.last_seq, bytes };
+    Ok((StatusCode::CREATED, Answer(backup)).into_response())
+}
+
+/// How the server is stopped.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ShutdownQuery {
+    /// Leave running workloads running; the next start takes them over. Otherwise they are asked to stop, and resume.
+    keep_workloads: bool,
+}
+
+/// Stop the server
+#[utoipa::path(post, path = "/api/v1/shutdown", tag = "cluster", params(ShutdownQuery),
+    responses((status = 202), (status = "4XX", body = Problem)))]
+pub(crate) async fn shutdown(
+    State(state): State<AppState>,
+    Query(query): Query<ShutdownQuery>,
+) -> StatusCode {
+    state.ask_stop(if query.keep_workloads { Shutdown::KeepWorkloads } else { Shutdown::EndWorkloads });
+    StatusCode::ACCEPTED
+}
+
+/// Numbers for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "cluster", responses((status = 200, content_type = "text/plain", body = String)))]
+pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
+    let (body, seq) = state.read(|platform| text::render(platform, &state.shared)).await;
+    let body = format!("{body}# TYPE berth_events_total counter\nberth_events_total {seq}\n");
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], body).into_response()
+}
+
+/// Whether the process lives
+#[utoipa::path(get, path = "/healthz", tag = "cluster", responses((status = 200, content_type = "text/plain", body = String)))]
+pub(crate) async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it takes commands
+#[utoipa::path(get, path = "/readyz", tag = "cluster",
+    responses((status = 200, content_type = "text/plain", body = String), (status = 503, content_type = "text/plain", body = String)))]
+pub(crate) async fn ready(State(state): State<AppState>) -> Response {
+    match state.store.read_only() {
+        None => "ok\n".into_response(),
+        Some(reason) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("the store only reads: {reason}\n")).into_response()
+        }
+    }
+}

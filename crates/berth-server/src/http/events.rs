@@ -1,0 +1,205 @@
+//! What happened, as pages and as streams; numbers over time.
+
+use super::{
+    ApiError,
+    state::{Answer, AppState, Query},
+};
+use crate::{clock, feed, platform::Logged};
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response, Sse,
+        sse::{Event as SseEvent, KeepAlive},
+    },
+};
+use berth_api::{Code, Event, EventList, EventQuery, Problem, Series, SeriesList, SeriesPoint, SeriesQuery};
+use berth_store::{Resolution, Store, StoreError};
+use berth_types::{Time, WorkloadId};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Events looked at for one page, so that a filter that fits nothing does not read the whole log.
+const LOOKED_AT_MAX: usize = 50_000;
+/// Events that may wait for a slow reader of a stream.
+const WAITING_MAX: usize = 256;
+/// Points of a chart, about.
+const POINTS_USUAL: u64 = 600;
+
+/// List events
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventQuery),
+    responses((status = 200, body = EventList), (status = "4XX", body = Problem)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<EventQuery>,
+) -> Result<Response, ApiError> {
+    let limit = query.limit.or(query.last).unwrap_or(100).clamp(1, berth_api::PAGE_MAX);
+    let last = state.feed.last();
+    let page = state.load(move |store| page(store, &query, limit, last)).await?;
+    Ok(Answer(page).into_response())
+}
+
+fn page(store: &Store, query: &EventQuery, limit: usize, last: u64) -> Result<EventList, StoreError> {
+    let newest_only = query.after.is_none();
+    // Without a place to begin, the newest are meant.
+    let mut after = query.after.unwrap_or_else(|| last.saturating_sub(LOOKED_AT_MAX as u64));
+    let mut items = VecDeque::new();
+    let mut looked_at = 0;
+    while looked_at < LOOKED_AT_MAX {
+        let events = store.load_events(after, berth_store::EVENTS_MAX)?;
+        let Some(end) = events.last().map(|event| event.seq) else { break };
+        looked_at += events.len();
+        for event in events {
+            let logged: Logged = event.body.read()?;
+            let event = feed::event(event.seq, event.at, &event.kind, logged.about);
+            if !fits(query, &event) {
+                continue;
+            }
+            if items.len() == limit {
+                if !newest_only {
+                    let cursor = items.back().map_or(after, |event: &Event| event.seq);
+                    return Ok(EventList { items: items.into(), cursor });
+                }
+                items.pop_front();
+            }
+            items.push_back(event);
+        }
+        after = end;
+    }
+    Ok(EventList { items: items.into(), cursor: after })
+}
+
+fn fits(query: &EventQuery, event: &Event) -> bool {
+    let of_project = query.project.as_ref().is_none_or(|project| event.project.as_ref() == Some(project));
+    let of_workload = query.workload.as_ref().is_none_or(|wanted| {
+        let name = event.workload.as_deref().and_then(|name| name.split_once('/')).map(|(_, name)| name);
+        name == Some(wanted) || event.workload_id.is_some_and(|id| id.to_string() == *wanted)
+    });
+    of_project && of_workload
+}
+
+/// Follow events as they happen (Server-Sent Events); resumes after `Last-Event-ID` or `after`
+#[utoipa::path(get, path = "/api/v1/events/stream", tag = "events", params(EventQuery),
+    responses((status = 200, content_type = "text/event-stream", body = Event), (status = "4XX", body = Problem)))]
+pub(crate) async fn stream(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Query(query): Query<EventQuery>,
+) -> Result<Response, ApiError> {
+    let resumed = super::text_of(&headers, "last-event-id").and_then(|id| id.parse().ok());
+    let last = state.feed.last();
+    let after = resumed.or(query.after).unwrap_or(last);
+    if after > last {
+        let problem = Problem::new(Code::Gone, format!("the cursor {after} is after the last event, {last}"))
+            .hint("list again and follow from there");
+        return Err(ApiError(problem));
+    }
+    let first = state.load(|store| store.load_sizes()).await?.first_seq;
+    if after + 1 < first {
+        let problem = Problem::new(Code::Gone, format!("events before {first} are not kept any more"))
+            .hint("list again and follow from there");
+        return Err(ApiError(problem));
+    }
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    tokio::spawn(follow(state, query, after, sender));
+    let stream = Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default());
+    Ok(stream.into_response())
+}
+
+/// Sends events until nobody listens or the server ends.
+async fn follow(
+    state: AppState,
+    query: EventQuery,
+    mut after: u64,
+    sender: mpsc::Sender<Result<SseEvent, Infallible>>,
+) {
+    let mut bell = state.feed.bell();
+    loop {
+        let events = match state.feed.recent_after(after) {
+            Some(events) => events,
+            None => match load(&state, after).await {
+                Ok(events) => events,
+                Err(_) => return,
+            },
+        };
+        for event in &events {
+            after = event.seq;
+            if !fits(&query, event) {
+                continue;
+            }
+            if sender.send(Ok(sse(&state, event, query.objects))).await.is_err() {
+                return;
+            }
+        }
+        if events.is_empty() {
+            tokio::select! {
+                changed = bell.wait_for(|last| *last > after) => if changed.is_err() { return },
+                () = sender.closed() => return,
+            }
+        }
+    }
+}
+
+async fn load(state: &AppState, after: u64) -> Result<Vec<Arc<Event>>, ApiError> {
+    state
+        .load(move |store| {
+            let events = store.load_events(after, 1_000)?;
+            let shown = events.into_iter().map(|event| {
+                let logged: Logged = event.body.read()?;
+                Ok(Arc::new(feed::event(event.seq, event.at, &event.kind, logged.about)))
+            });
+            shown.collect::<Result<Vec<_>, StoreError>>()
+        })
+        .await
+}
+
+fn sse(state: &AppState, event: &Event, objects: bool) -> SseEvent {
+    let sse = SseEvent::default().id(event.seq.to_string()).event(event.kind.clone());
+    let data = match (objects, event.workload_id) {
+        (true, Some(id)) => {
+            let now = state.shared.read().workload_view(WorkloadId(id), false).map(Box::new);
+            serde_json::to_string(&Event { now, ..event.clone() })
+        }
+        _ => serde_json::to_string(event),
+    };
+    sse.data(data.expect("events are JSON"))
+}
+
+/// List the names of all series
+#[utoipa::path(get, path = "/api/v1/series", tag = "events",
+    responses((status = 200, body = SeriesList), (status = "4XX", body = Problem)))]
+pub(crate) async fn series_names(State(state): State<AppState>) -> Result<Response, ApiError> {
+    let items = state.load(|store| store.load_series_names()).await?;
+    Ok(Answer(SeriesList { items }).into_response())
+}
+
+/// Read the points of a series
+#[utoipa::path(get, path = "/api/v1/series/points", tag = "events", params(SeriesQuery),
+    responses((status = 200, body = Series), (status = "4XX", body = Problem)))]
+pub(crate) async fn series_points(
+    State(state): State<AppState>,
+    Query(query): Query<SeriesQuery>,
+) -> Result<Response, ApiError> {
+    let now = clock::now();
+    let to = query.to.map_or(Time(now.0 + 1), |to| to.0);
+    let from = query.from.map_or(Time(to.0.saturating_sub(86_400_000)), |from| from.0);
+    if from >= to {
+        return Err(ApiError(Problem::invalid("from", "the beginning is not before the end")));
+    }
+    let span = to.since(from);
+    let resolution = match span.0 / POINTS_USUAL {
+        0..30_000 => Resolution::Raw,
+        30_000..900_000 => Resolution::FiveMinutes,
+        _ => Resolution::Hours,
+    };
+    let name = query.name.clone();
+    let points = state.load(move |store| store.load_series(&name, resolution, from, to)).await?;
+    let points = points.into_iter().map(|point| SeriesPoint {
+        at: point.at.into(),
+        mean: point.sum / point.count.max(1) as i64,
+        min: point.min,
+        max: point.max,
+    });
+    Ok(Answer(Series { name: query.name, points: points.collect() }).into_response())
+}

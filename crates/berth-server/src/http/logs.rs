@@ -1,0 +1,118 @@
+//! What workloads print.
+
+use super::{
+    ApiError,
+    state::{AppState, Query},
+    workloads::{Found, find},
+};
+use axum::{
+    body::{Body, Bytes},
+    extract::{Path, State},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use berth_agent::{LogReader, LogStart, TaskId};
+use berth_api::{Code, LogQuery, Problem};
+use berth_types::WorkloadId;
+use std::{convert::Infallible, time::Duration};
+use tokio::sync::mpsc::{self, Sender};
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+
+/// Parts that may wait for a slow reader.
+const WAITING_MAX: usize = 16;
+/// How long a follower sleeps at most before it asks whether anybody still reads.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
+
+/// Read what a workload printed; with `follow`, go on through its runs until it is over
+#[utoipa::path(get, path = "/api/v1/workloads/{project}/{name}/logs", tag = "workloads",
+    params(("project" = String, Path), ("name" = String, Path), LogQuery),
+    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = Problem)))]
+pub(crate) async fn read(
+    State(state): State<AppState>,
+    Path((project, name)): Path<(String, String)>,
+    Query(query): Query<LogQuery>,
+) -> Result<Response, ApiError> {
+    let (id, is_over) = match find(&state, &project, &name).await? {
+        Found::Unfinished(id) => (id, false),
+        Found::Finished(finished) => (finished.id, true),
+    };
+    let newest = newest(&state, id, &query);
+    if newest.is_none() && (!query.follow || is_over) {
+        let text = match (query.run, is_over) {
+            (Some(run), _) => format!("run {run} of {project}/{name} has no log, or it is not kept any more"),
+            (None, true) => format!("the log of {project}/{name} is not kept any more, or it never ran"),
+            (None, false) => format!("{project}/{name} has not run yet"),
+        };
+        let hint = format!("`berth why {name} -p {project}` says what it waits for");
+        return Err(ApiError(Problem::new(Code::NotFound, text).hint(hint)));
+    }
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let follow = query.follow && !is_over;
+    tokio::task::spawn_blocking(move || send(&state, id, &query, follow, &sender));
+    let parts = ReceiverStream::new(receiver).map(Ok::<Bytes, Infallible>);
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(parts)).into_response())
+}
+
+/// The newest task with a log that is asked for.
+fn newest(state: &AppState, id: WorkloadId, query: &LogQuery) -> Option<TaskId> {
+    let rank = query.rank.unwrap_or(0);
+    let tasks = state.tasks.host.logged_tasks(id).into_iter();
+    tasks
+        .filter(|task| task.rank == rank && query.run.is_none_or(|run| task.run == run))
+        .max_by_key(|task| task.run)
+}
+
+/// Sends one run after the other until the workload is over or nobody reads.
+fn send(state: &AppState, id: WorkloadId, query: &LogQuery, follow: bool, sender: &Sender<Bytes>) {
+    let mut start = query.tail.map_or(LogStart::Offset(0), |lines| LogStart::Lines(lines as u64));
+    let mut sent = None;
+    loop {
+        // Asked before looking for a newer run: what is over has no more runs.
+        let is_over = state.shared.read().record(id).is_none();
+        match newest(state, id, query).filter(|task| sent != Some(*task)) {
+            Some(task) => {
+                let Ok(log) = state.tasks.host.log(task, start) else { return };
+                if !send_run(log, follow, sender) {
+                    return;
+                }
+                sent = Some(task);
+                start = LogStart::Offset(0);
+            }
+            None if is_over => return,
+            None => wait(state, sender),
+        }
+        if sender.is_closed() || !follow || (query.run.is_some() && sent.is_some()) {
+            return;
+        }
+    }
+}
+
+/// Sends the log of one task; whether somebody still reads.
+fn send_run(mut log: LogReader, follow: bool, sender: &Sender<Bytes>) -> bool {
+    loop {
+        let is_ended = log.is_ended();
+        while let Ok(Some(chunk)) = log.read() {
+            if sender.blocking_send(chunk.bytes.into()).is_err() {
+                return false;
+            }
+        }
+        if is_ended || !follow || sender.is_closed() {
+            return !sender.is_closed();
+        }
+        if log.wait(LOOK_AROUND).is_err() {
+            return false;
+        }
+    }
+}
+
+/// Waits until something happened.
+fn wait(state: &AppState, sender: &Sender<Bytes>) {
+    let mut bell = state.feed.bell();
+    bell.mark_unchanged();
+    tokio::runtime::Handle::current().block_on(async {
+        tokio::select! {
+            _ = bell.changed() => {}
+            () = sender.closed() => {}
+        }
+    });
+}

@@ -1,0 +1,159 @@
+//! The API over HTTP. Handlers read, ask the controller, and say what it answers; nothing is decided here.
+
+mod cluster;
+mod events;
+mod logs;
+mod nodes;
+mod openapi;
+mod owners;
+mod state;
+mod volumes;
+mod workloads;
+
+pub use openapi::openapi;
+pub(crate) use state::{AppState, Parts};
+
+use crate::auth::Identity;
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use berth_api::{Code, Problem};
+use tokio::{net::TcpListener, sync::oneshot};
+
+/// Serves until it is told to stop.
+pub(crate) async fn serve(listener: TcpListener, state: AppState, stop: oneshot::Receiver<()>) {
+    let app = router(state);
+    let stopped = async {
+        // Streams end with their connections; whoever follows one connects again.
+        let _ = stop.await;
+    };
+    let served = axum::serve(listener, app).with_graceful_shutdown(stopped);
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the API stopped");
+    }
+}
+
+fn router(state: AppState) -> Router {
+    let api = Router::new()
+        .route("/cluster", get(cluster::show))
+        .route("/backup", post(cluster::backup))
+        .route("/shutdown", post(cluster::shutdown))
+        .route("/projects", get(owners::list_projects).post(owners::create_project))
+        .route(
+            "/projects/{name}",
+            get(owners::show_project).patch(owners::update_project).delete(owners::delete_project),
+        )
+        .route("/departments", get(owners::list_departments).post(owners::create_department))
+        .route(
+            "/departments/{name}",
+            get(owners::show_department).patch(owners::update_department).delete(owners::delete_department),
+        )
+        .route("/nodes", get(nodes::list))
+        .route("/nodes/{name}", get(nodes::show))
+        .route("/nodes/{name}/{action}", post(nodes::act))
+        .route("/workloads", get(workloads::list).post(workloads::submit))
+        .route("/workloads/{id}", get(workloads::show_id))
+        .route("/workloads/{project}/{name}", get(workloads::show).delete(workloads::delete))
+        .route("/workloads/{project}/{name}/suspend", post(workloads::suspend))
+        .route("/workloads/{project}/{name}/resume", post(workloads::resume))
+        .route("/workloads/{project}/{name}/why", get(workloads::why))
+        .route("/workloads/{project}/{name}/logs", get(logs::read))
+        .route("/events", get(events::list))
+        .route("/events/stream", get(events::stream))
+        .route("/series", get(events::series_names))
+        .route("/series/points", get(events::series_points))
+        .route("/volumes", get(volumes::list).post(volumes::create))
+        .route("/volumes/{name}", axum::routing::delete(volumes::delete))
+        // Everything above is for people; a workload may speak of itself only.
+        .layer(middleware::from_fn(people_only))
+        .route("/report", post(workloads::report))
+        .fallback(no_such_route);
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/metrics", get(cluster::metrics).layer(middleware::from_fn(people_only)))
+        .route("/openapi.json", get(openapi::serve))
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(state.clone(), authenticate))
+        // Whoever watches over the process has no token, and learns nothing.
+        .route("/healthz", get(cluster::health))
+        .route("/readyz", get(cluster::ready))
+        .layer(DefaultBodyLimit::max(berth_api::BODY_BYTES_MAX))
+        .layer(middleware::from_fn(tell_release))
+        .with_state(state)
+}
+
+async fn no_such_route(request: Request) -> ApiError {
+    ApiError(Problem::new(Code::NotFound, format!("there is nothing at {}", request.uri().path())))
+}
+
+async fn wrong_method(request: Request) -> ApiError {
+    let text = format!("{} is not possible at {}", request.method(), request.uri().path());
+    ApiError(Problem::new(Code::MethodNotAllowed, text))
+}
+
+/// Lets nobody in without a token.
+async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let token =
+        text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
+    let identity =
+        token.and_then(|token| state.door.identify(token, text_of(headers, berth_api::USER_HEADER)));
+    match identity {
+        Some(identity) => {
+            request.extensions_mut().insert(identity);
+            next.run(request).await
+        }
+        None => {
+            let detail = if token.is_some() { "the token is not known here" } else { "a token is needed" };
+            let problem = Problem::new(Code::Unauthenticated, detail)
+                .hint("the token is in the file `token` of the server's folder; set BERTH_TOKEN to it");
+            ApiError(problem).into_response()
+        }
+    }
+}
+
+async fn people_only(request: Request, next: Next) -> Response {
+    match request.extensions().get::<Identity>() {
+        Some(Identity::Person { .. }) => next.run(request).await,
+        _ => {
+            let problem = Problem::new(Code::Forbidden, "a workload may only report about itself");
+            ApiError(problem).into_response()
+        }
+    }
+}
+
+/// Tells every client which release it talks to.
+async fn tell_release(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(berth_api::RELEASE_HEADER, HeaderValue::from_static(berth_api::release()));
+    response
+}
+
+/// The text of a header that has one.
+fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// A problem as an answer.
+#[derive(Debug)]
+pub(crate) struct ApiError(pub(crate) Problem);
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+    }
+}

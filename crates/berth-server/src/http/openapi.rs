@@ -1,0 +1,81 @@
+//! The document that describes the API, made from what is sent.
+
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Berth",
+        description = "Shares GPUs fairly. Errors have one shape, Problem. Creates take the header idempotency-key.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    paths(
+        super::cluster::show,
+        super::cluster::backup,
+        super::cluster::shutdown,
+        super::cluster::metrics,
+        super::cluster::health,
+        super::cluster::ready,
+        super::owners::list_projects,
+        super::owners::create_project,
+        super::owners::show_project,
+        super::owners::update_project,
+        super::owners::delete_project,
+        super::owners::list_departments,
+        super::owners::create_department,
+        super::owners::show_department,
+        super::owners::update_department,
+        super::owners::delete_department,
+        super::nodes::list,
+        super::nodes::show,
+        super::nodes::act,
+        super::workloads::list,
+        super::workloads::submit,
+        super::workloads::show_id,
+        super::workloads::show,
+        super::workloads::delete,
+        super::workloads::suspend,
+        super::workloads::resume,
+        super::workloads::why,
+        super::workloads::report,
+        super::logs::read,
+        super::events::list,
+        super::events::stream,
+        super::events::series_names,
+        super::events::series_points,
+        super::volumes::list,
+        super::volumes::create,
+        super::volumes::delete,
+    ),
+    modifiers(&Bearer)
+)]
+struct Document;
+
+/// Every request carries a token.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        document.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
+    }
+}
+
+/// The document as JSON text, as it is committed.
+pub fn openapi() -> String {
+    let mut text = serde_json::to_string_pretty(&Document::openapi()).expect("the document is JSON");
+    text.push('\n');
+    text
+}
+
+pub(crate) async fn serve() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], openapi()).into_response()
+}

@@ -1,0 +1,219 @@
+//! What handlers share, and how they ask.
+
+use super::{ApiError, text_of};
+use crate::{
+    Folder, Shutdown,
+    auth::{Door, Identity},
+    controller::{Command, Key, Message, Shared, store_problem},
+    feed::Feed,
+    platform::Platform,
+    release::Reply,
+    tasks::Tasks,
+};
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Request},
+    http::{HeaderMap, StatusCode, header, request::Parts as RequestParts},
+    response::{IntoResponse, Response},
+};
+use berth_api::{Code, Problem};
+use berth_store::{Json, Store, StoreError};
+use berth_types::Time;
+use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering, mpsc::Sender};
+use tokio::sync::oneshot;
+
+/// The longest idempotency key.
+const KEY_BYTES_MAX: usize = 255;
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct AppState(Arc<Inner>);
+
+/// What a state is made of.
+pub(crate) struct Parts {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) tasks: Tasks,
+    pub(crate) messages: Sender<Message>,
+    pub(crate) door: Door,
+    pub(crate) folder: Folder,
+    pub(crate) declared: bool,
+    pub(crate) started: Time,
+    pub(crate) stop: oneshot::Sender<Shutdown>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) tasks: Tasks,
+    messages: Sender<Message>,
+    pub(crate) door: Door,
+    pub(crate) folder: Folder,
+    pub(crate) declared: bool,
+    pub(crate) started: Time,
+    stop: Mutex<Option<oneshot::Sender<Shutdown>>>,
+}
+
+impl std::ops::Deref for AppState {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl AppState {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { shared, store, feed, tasks, messages, door, folder, declared, started, stop } = parts;
+        let stop = Mutex::new(Some(stop));
+        Self(Arc::new(Inner { shared, store, feed, tasks, messages, door, folder, declared, started, stop }))
+    }
+
+    /// Lets the controller do something; the answer comes when it is durable.
+    pub(crate) async fn command<T: Serialize>(
+        &self,
+        key: Option<Key>,
+        command: impl FnOnce(&mut Platform, Time) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<Body, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let command: Command = Box::new(move |platform, now| {
+            command(platform, now).map(|answer| Json::of(&answer).expect("answers are JSON"))
+        });
+        let message = Message::Command { command, key, reply: Reply(reply) };
+        let closing = || Problem::new(Code::ReadOnly, "the server is stopping");
+        self.messages.send(message).map_err(|_| closing())?;
+        let json = answer.await.map_err(|_| closing())??;
+        Ok(Body(json.as_str().to_owned()))
+    }
+
+    /// Looks at the platform. What is shown is durable when it is shown.
+    pub(crate) async fn read<T>(&self, look: impl FnOnce(&Platform) -> T) -> (T, u64) {
+        let (seen, seq) = {
+            let platform = self.shared.read();
+            // The controller writes both under the lock.
+            (look(&platform), self.shared.seq.load(Ordering::Acquire))
+        };
+        self.feed.until(seq).await;
+        (seen, seq)
+    }
+
+    /// Reads from the store without holding up the executor.
+    pub(crate) async fn load<T: Send + 'static>(
+        &self,
+        load: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let store = Arc::clone(&self.store);
+        let loaded = tokio::task::spawn_blocking(move || load(&store)).await;
+        let loaded = loaded.map_err(|_| Problem::new(Code::Internal, "reading failed"))?;
+        loaded.map_err(|error| ApiError(store_problem(&error)))
+    }
+
+    /// Asks for the end of the server; whether it was not asked before.
+    pub(crate) fn ask_stop(&self, how: Shutdown) -> bool {
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        stop.is_some_and(|stop| stop.send(how).is_ok())
+    }
+}
+
+/// JSON that is an answer already.
+pub(crate) struct Body(String);
+
+impl IntoResponse for Body {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], self.0).into_response()
+    }
+}
+
+impl Body {
+    /// As the answer to a create.
+    pub(crate) fn created(self) -> Response {
+        (StatusCode::CREATED, self).into_response()
+    }
+}
+
+/// An answer of a type of the API.
+pub(crate) struct Answer<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Answer<T> {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self.0).expect("answers are JSON");
+        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}
+
+/// The user for whom a person's request is made.
+pub(crate) struct User(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for User {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, ApiError> {
+        match parts.extensions.get::<Identity>() {
+            Some(Identity::Person { user }) => Ok(Self(user.clone())),
+            _ => Err(ApiError(Problem::new(Code::Forbidden, "this is for people"))),
+        }
+    }
+}
+
+/// A body of a type of the API, with the idempotency key it came with. What is wrong with it is said by field and place.
+pub(crate) struct Asked<T> {
+    pub(crate) request: T,
+    pub(crate) key: Option<Key>,
+}
+
+impl<T: DeserializeOwned> FromRequest<AppState> for Asked<T> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let headers = request.headers().clone();
+        let path = request.uri().path().to_owned();
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            let (code, detail) = match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    (Code::TooLarge, format!("the body is above {} bytes", berth_api::BODY_BYTES_MAX))
+                }
+                _ => (Code::Malformed, "the body could not be read".to_owned()),
+            };
+            Problem::new(code, detail)
+        })?;
+        let request = serde_json::from_slice(&bytes).map_err(|error| {
+            let hint = "docs/api.md and /openapi.json describe every request";
+            Problem::new(Code::Malformed, format!("the body is not what is expected: {error}")).hint(hint)
+        })?;
+        Ok(Self { request, key: key(&headers, &path, &bytes)? })
+    }
+}
+
+fn key(headers: &HeaderMap, path: &str, body: &[u8]) -> Result<Option<Key>, Problem> {
+    if !headers.contains_key(berth_api::IDEMPOTENCY_HEADER) {
+        return Ok(None);
+    }
+    let key = text_of(headers, berth_api::IDEMPOTENCY_HEADER)
+        .filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
+    let key = key.ok_or_else(|| {
+        Problem::invalid(
+            berth_api::IDEMPOTENCY_HEADER,
+            format!("an idempotency key is text of 1 to {KEY_BYTES_MAX} bytes"),
+        )
+    })?;
+    let request = Sha256::new().chain_update(path).chain_update([0]).chain_update(body).finalize().to_vec();
+    Ok(Some(Key { key: key.into(), request }))
+}
+
+/// Parameters of a type of the API.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut RequestParts, state: &S) -> Result<Self, ApiError> {
+        let axum::extract::Query(query) =
+            axum::extract::Query::from_request_parts(parts, state).await.map_err(|rejection| {
+                Problem::new(
+                    Code::Malformed,
+                    format!("the parameters are not what is expected: {}", rejection.body_text()),
+                )
+            })?;
+        Ok(Self(query))
+    }
+}

@@ -1,0 +1,446 @@
+//! Workloads.
+
+use super::{
+    ApiError,
+    state::{Answer, AppState, Asked, Body, Query, User},
+};
+use crate::{
+    auth::Identity,
+    clock,
+    platform::{Platform, Seen, TaskReport},
+};
+use axum::{
+    Extension,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use berth_api::{
+    Code, Preview, Problem, ReportRequest, Status, Submitted, Timestamp, Why, Workload, WorkloadList,
+    WorkloadQuery, WorkloadRequest,
+};
+use berth_store::{FinishedCursor, FinishedFilter, FinishedWorkload, Store, StoreError};
+use berth_types::{Span, Time, WorkloadId};
+use serde::{Deserialize, Serialize};
+
+/// Rows of a page unless it is said how many.
+const PAGE_USUAL: usize = 500;
+/// Named values in one report.
+const METRICS_MAX: usize = 100;
+
+/// Options of a submission.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SubmitQuery {
+    /// Say what would happen, and do nothing.
+    dry_run: bool,
+}
+
+/// Submit a workload
+#[utoipa::path(post, path = "/api/v1/workloads", tag = "workloads", params(SubmitQuery), request_body = WorkloadRequest,
+    responses((status = 201, body = Submitted), (status = 200, description = "with dry_run", body = Preview), (status = "4XX", body = Problem)))]
+pub(crate) async fn submit(
+    State(state): State<AppState>,
+    User(user): User,
+    Query(query): Query<SubmitQuery>,
+    Asked { request, key }: Asked<WorkloadRequest>,
+) -> Result<Response, ApiError> {
+    if query.dry_run {
+        let (preview, _) = state.read(|platform| platform.preview(request, &user, clock::now())).await;
+        return Ok(Answer(preview?).into_response());
+    }
+    let command = move |platform: &mut Platform, now| {
+        let (id, warnings) = platform.submit(request, &user, now)?;
+        Ok(Submitted { workload: view(platform, id)?, warnings })
+    };
+    Ok(state.command(key, command).await?.created())
+}
+
+fn view(platform: &Platform, id: WorkloadId) -> Result<Workload, Problem> {
+    platform
+        .workload_view(id, true)
+        .ok_or_else(|| Problem::new(Code::NotFound, format!("there is no workload {id}")))
+}
+
+/// List workloads
+#[utoipa::path(get, path = "/api/v1/workloads", tag = "workloads", params(WorkloadQuery),
+    responses((status = 200, body = WorkloadList), (status = "4XX", body = Problem)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<WorkloadQuery>,
+) -> Result<Response, ApiError> {
+    let limit = query.limit.unwrap_or(PAGE_USUAL).clamp(1, berth_api::PAGE_MAX);
+    let cursor = query.cursor.as_deref().map(Cursor::read).transpose()?;
+    let (page, seq) = state.read(|platform| unfinished(platform, &query, cursor, limit)).await;
+    let (mut items, mut next) = page?;
+    let wants_finished =
+        query.finished != Some(false) && query.node.is_none() && query.status.is_none_or(Status::is_final);
+    if next.is_none() && wants_finished {
+        let project = match &query.project {
+            None => None,
+            Some(name) => match state.shared.read().project_id(name) {
+                Some(id) => Some(id),
+                None => return Ok(answer(items, None, seq)),
+            },
+        };
+        let room = limit - items.len();
+        let after = match cursor {
+            Some(Cursor::Finished { ended, id }) => {
+                Some(FinishedCursor { ended: Time(ended), id: WorkloadId(id) })
+            }
+            _ => None,
+        };
+        if room == 0 {
+            next = Some(Cursor::FINISHED_FIRST.text());
+        } else {
+            let filter = FinishedFilter {
+                project,
+                user: query.user.clone(),
+                name: query.name.clone(),
+                phase: query.status.map(|status| status.to_string()),
+                hidden_phase: query.status.is_none().then(|| Status::Deleted.to_string()),
+                ..FinishedFilter::default()
+            };
+            let page = state.load(move |store| store.load_finished_page(&filter, after, room)).await?;
+            next = page.next.map(|next| Cursor::Finished { ended: next.ended.0, id: next.id.0 }.text());
+            for finished in page.workloads {
+                items.push(finished.document.read().map_err(damaged)?);
+            }
+        }
+    }
+    Ok(answer(items, next, seq))
+}
+
+fn answer(items: Vec<Workload>, next: Option<String>, seq: u64) -> Response {
+    let list = Answer(WorkloadList { items, next });
+    ([(berth_api::CURSOR_HEADER, seq.to_string())], list).into_response()
+}
+
+fn damaged(error: StoreError) -> Problem {
+    Problem::new(Code::Internal, error.to_string())
+}
+
+type Page = (Vec<Workload>, Option<String>);
+
+fn unfinished(
+    platform: &Platform,
+    query: &WorkloadQuery,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<Page, Problem> {
+    if let Some(name) = &query.project {
+        platform.find_project(name)?;
+    }
+    let after = match cursor {
+        None => 0,
+        Some(Cursor::Unfinished { after }) => after,
+        Some(Cursor::Finished { .. }) => return Ok((Vec::new(), None)),
+    };
+    if query.finished == Some(true) || query.status.is_some_and(Status::is_final) {
+        return Ok((Vec::new(), None));
+    }
+    let mut items = Vec::new();
+    // Ids rise with submission, so a page goes on after the last id of the one before.
+    for record in platform.unfinished().filter(|record| record.id.0 > after) {
+        let fits = query.project.as_ref().is_none_or(|project| record.request.project == *project)
+            && query.user.as_ref().is_none_or(|user| record.user == *user)
+            && query.name.as_ref().is_none_or(|name| record.name == *name);
+        if !fits {
+            continue;
+        }
+        let Some(view) = platform.workload_view(record.id, false) else { continue };
+        let fits = query.status.is_none_or(|status| view.status == status)
+            && query.node.as_ref().is_none_or(|node| view.tasks.iter().any(|task| task.node == *node));
+        if !fits {
+            continue;
+        }
+        if items.len() == limit {
+            let last = items.last().map_or(0, |last: &Workload| last.id);
+            return Ok((items, Some(Cursor::Unfinished { after: last }.text())));
+        }
+        items.push(view);
+    }
+    Ok((items, None))
+}
+
+/// A place in the list that stays where it is while others come and go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum Cursor {
+    Unfinished { after: u64 },
+    Finished { ended: u64, id: u64 },
+}
+
+impl Cursor {
+    /// Before every finished workload.
+    const FINISHED_FIRST: Self = Self::Finished { ended: i64::MAX as u64, id: i64::MAX as u64 };
+
+    fn text(self) -> String {
+        match self {
+            Self::Unfinished { after } => format!("u{after}"),
+            Self::Finished { ended, id } => format!("f{ended}-{id}"),
+        }
+    }
+
+    fn read(text: &str) -> Result<Self, Problem> {
+        let read = || match text.split_at_checked(1)? {
+            ("u", after) => Some(Self::Unfinished { after: after.parse().ok()? }),
+            ("f", rest) => {
+                let (ended, id) = rest.split_once('-')?;
+                Some(Self::Finished { ended: ended.parse().ok()?, id: id.parse().ok()? })
+            }
+            _ => None,
+        };
+        read().ok_or_else(|| Problem::invalid("cursor", "this is no cursor: take `next` of the page before"))
+    }
+}
+
+/// An unfinished workload, or the newest finished one of that name.
+pub(super) enum Found {
+    Unfinished(WorkloadId),
+    Finished(Box<FinishedWorkload>),
+}
+
+pub(super) async fn find(state: &AppState, project: &str, name: &str) -> Result<Found, ApiError> {
+    let (found, _) = state
+        .read(|platform| platform.find_project(project).map(|id| (id, platform.find(project, name))))
+        .await;
+    let (project_id, found) = found?;
+    if let Some(id) = found {
+        return Ok(Found::Unfinished(id));
+    }
+    let wanted = name.to_owned();
+    let finished = state.load(move |store| newest(store, project_id, wanted)).await?;
+    match finished {
+        Some(finished) => Ok(Found::Finished(Box::new(finished))),
+        None => {
+            let (near, _) = state.read(|platform| platform.near_name(project, name)).await;
+            let problem = Problem::new(
+                Code::NotFound,
+                format!("there is no workload {} in {project}", crate::names::shown(name)),
+            );
+            Err(ApiError(problem.hint(match near {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("`berth list -p {project}` shows what is there"),
+            })))
+        }
+    }
+}
+
+fn newest(
+    store: &Store,
+    project: berth_types::ProjectId,
+    name: String,
+) -> Result<Option<FinishedWorkload>, StoreError> {
+    let filter = FinishedFilter { project: Some(project), name: Some(name), ..FinishedFilter::default() };
+    Ok(store.load_finished_page(&filter, None, 1)?.workloads.pop())
+}
+
+/// Show a workload
+#[utoipa::path(get, path = "/api/v1/workloads/{project}/{name}", tag = "workloads",
+    params(("project" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Workload), (status = "4XX", body = Problem)))]
+pub(crate) async fn show(
+    State(state): State<AppState>,
+    Path((project, name)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    match find(&state, &project, &name).await? {
+        Found::Unfinished(id) => show_unfinished(&state, id).await,
+        Found::Finished(finished) => {
+            Ok(Answer(finished.document.read::<Workload>().map_err(damaged)?).into_response())
+        }
+    }
+}
+
+async fn show_unfinished(state: &AppState, id: WorkloadId) -> Result<Response, ApiError> {
+    let (view, _) = state.read(|platform| platform.workload_view(id, true)).await;
+    match view {
+        Some(view) => Ok(Answer(view).into_response()),
+        // It ended between two looks, so it is among the finished now.
+        None => show_finished(state, id).await,
+    }
+}
+
+async fn show_finished(state: &AppState, id: WorkloadId) -> Result<Response, ApiError> {
+    let finished = state.load(move |store| store.load_finished(id)).await?;
+    let finished =
+        finished.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no workload {id}")))?;
+    Ok(Answer(finished.document.read::<Workload>().map_err(damaged)?).into_response())
+}
+
+/// Show a workload by its identity
+#[utoipa::path(get, path = "/api/v1/workloads/{id}", tag = "workloads", params(("id" = u64, Path)),
+    responses((status = 200, body = Workload), (status = "4XX", body = Problem)))]
+pub(crate) async fn show_id(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let id = id.parse().map_err(|_| Problem::invalid("id", "the identity of a workload is a number"))?;
+    show_unfinished(&state, WorkloadId(id)).await
+}
+
+/// Delete a workload: end it if it is not over, and list it no more
+#[utoipa::path(delete, path = "/api/v1/workloads/{project}/{name}", tag = "workloads",
+    params(("project" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Workload), (status = "4XX", body = Problem)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    User(user): User,
+    Path((project, name)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    match find(&state, &project, &name).await? {
+        Found::Unfinished(id) => {
+            let command = move |platform: &mut Platform, now| {
+                let before = view(platform, id)?;
+                platform.delete(id, &user, now)?;
+                // One that waited is over at once, and is shown as it was last.
+                Ok(platform.workload_view(id, true).unwrap_or(Workload { status: Status::Deleted, ..before }))
+            };
+            Ok(state.command(None, command).await?.into_response())
+        }
+        Found::Finished(finished) => {
+            let mut document: Workload = finished.document.read().map_err(damaged)?;
+            if document.status == Status::Deleted {
+                let text = format!("{project}/{name} is deleted already");
+                return Err(ApiError(Problem::new(Code::NotFound, text)));
+            }
+            document.status = Status::Deleted;
+            let hidden = document.clone();
+            let hide = move |platform: &mut Platform, _| {
+                platform.hide(*finished, &hidden);
+                Ok(())
+            };
+            state.command(None, hide).await?;
+            Ok(Answer(document).into_response())
+        }
+    }
+}
+
+/// Stop a workload until it is resumed
+#[utoipa::path(post, path = "/api/v1/workloads/{project}/{name}/suspend", tag = "workloads",
+    params(("project" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Workload), (status = "4XX", body = Problem)))]
+pub(crate) async fn suspend(
+    State(state): State<AppState>,
+    User(user): User,
+    Path((project, name)): Path<(String, String)>,
+) -> Result<Body, ApiError> {
+    let id = unfinished_only(&state, &project, &name).await?;
+    let command = move |platform: &mut Platform, now| {
+        platform.suspend(id, &user, now)?;
+        view(platform, id)
+    };
+    state.command(None, command).await
+}
+
+/// Return a suspended workload to the queue
+#[utoipa::path(post, path = "/api/v1/workloads/{project}/{name}/resume", tag = "workloads",
+    params(("project" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Workload), (status = "4XX", body = Problem)))]
+pub(crate) async fn resume(
+    State(state): State<AppState>,
+    User(user): User,
+    Path((project, name)): Path<(String, String)>,
+) -> Result<Body, ApiError> {
+    let id = unfinished_only(&state, &project, &name).await?;
+    let command = move |platform: &mut Platform, now| {
+        platform.resume(id, &user, now)?;
+        view(platform, id)
+    };
+    state.command(None, command).await
+}
+
+async fn unfinished_only(state: &AppState, project: &str, name: &str) -> Result<WorkloadId, ApiError> {
+    match find(state, project, name).await? {
+        Found::Unfinished(id) => Ok(id),
+        Found::Finished(finished) => {
+            let text = format!("{project}/{name} is over: {}", finished.phase);
+            Err(ApiError(Problem::new(Code::WrongState, text)))
+        }
+    }
+}
+
+/// Why a workload waits, and what would start it now
+#[utoipa::path(get, path = "/api/v1/workloads/{project}/{name}/why", tag = "workloads",
+    params(("project" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Why), (status = "4XX", body = Problem)))]
+pub(crate) async fn why(
+    State(state): State<AppState>,
+    Path((project, name)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let found = find(&state, &project, &name).await?;
+    let why = match found {
+        Found::Unfinished(id) => state.read(|platform| platform.why(id, clock::now())).await.0,
+        Found::Finished(_) => None,
+    };
+    let over = || Why {
+        workload: format!("{project}/{name}"),
+        waits: false,
+        rule: "over".into(),
+        text: "it does not wait: it is over".into(),
+        numbers: Default::default(),
+        until: None::<Timestamp>,
+        held_by: Vec::new(),
+        remedy: None,
+    };
+    Ok(Answer(why.unwrap_or_else(over)).into_response())
+}
+
+/// Report progress, from inside a workload
+#[utoipa::path(post, path = "/api/v1/report", tag = "reports", request_body = ReportRequest,
+    responses((status = 204), (status = "4XX", body = Problem)))]
+pub(crate) async fn report(
+    State(state): State<AppState>,
+    Extension(identity): Extension<Identity>,
+    Asked { request, .. }: Asked<ReportRequest>,
+) -> Result<StatusCode, ApiError> {
+    let Identity::Workload(workload) = identity else {
+        let problem = Problem::new(Code::Forbidden, "only a workload reports about itself")
+            .hint("its token is in BERTH_REPORT_TOKEN");
+        return Err(ApiError(problem));
+    };
+    if request.metrics.len() > METRICS_MAX {
+        return Err(ApiError(Problem::invalid(
+            "metrics",
+            format!("at most {METRICS_MAX} values are accepted"),
+        )));
+    }
+    let checkpoint = request.checkpoint;
+    let report = lowered(request);
+    let command = move |platform: &mut Platform, now| {
+        platform.on_seen(Seen::Progress { workload, report }, now);
+        if checkpoint {
+            platform.on_seen(Seen::Checkpoint { workload }, now);
+        }
+        Ok(())
+    };
+    state.command(None, command).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn lowered(request: ReportRequest) -> TaskReport {
+    let text = |value: serde_json::Value| {
+        let text = match value {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        text.chars().take(64).collect::<String>()
+    };
+    TaskReport {
+        epoch: request.epoch,
+        epochs: request.epochs,
+        step: request.step,
+        steps: request.steps,
+        percent: request.percent.map(|percent| percent.min(100)),
+        loss: request.loss.map(text),
+        accuracy: request.accuracy.map(text),
+        left: request.left_secs.map(|secs| Span::secs(secs.min(u64::MAX / 1_000))),
+        utilisation: request.utilisation.map(|percent| percent.min(100)),
+        metrics: request
+            .metrics
+            .into_iter()
+            .map(|(name, value)| (name.chars().take(64).collect(), text(value)))
+            .collect(),
+        ..TaskReport::default()
+    }
+}

@@ -1,0 +1,34 @@
+//! The control plane: commands become events, events become plans, plans become tasks.
+//!
+//! One thread owns what is known and decides; everything else asks it, or reads beside it. What it decides is written
+//! down before anybody hears of it: an answer, an order to the agent and a line of a stream all come after the sync.
+//!
+//! ```text
+//!  HTTP --command--> controller --batch--> store
+//!  agent --fact-->       |                   | durable
+//!                        v                   v
+//!                    platform          answers, orders to the agent, streams
+//! ```
+//!
+//! It has no scheduling rule of its own, and knows nothing of how a task is run.
+
+mod auth;
+mod clock;
+mod controller;
+mod declare;
+mod error;
+mod feed;
+mod folder;
+mod http;
+mod metrics;
+mod names;
+mod platform;
+mod release;
+mod run;
+mod tasks;
+
+pub use declare::declared_nodes;
+pub use error::ServerError;
+pub use folder::{Folder, ServerFile};
+pub use http::openapi;
+pub use run::{Config, Running, Shutdown, run};

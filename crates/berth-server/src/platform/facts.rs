@@ -1,0 +1,233 @@
+//! What the agent saw, and what workloads say of themselves.
+
+use super::{Happened, Platform, TaskExit, TaskKey, engine_problem};
+use berth_api::Problem;
+use berth_types::{Change, Phase, Span, TaskOutcome, Time, WorkloadId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Progress is written down at most this often for each workload; what is shown is always the newest.
+const PROGRESS_EVERY: Span = Span::secs(10);
+/// GPUs that are less busy than this are idle, in percent.
+const IDLE_BELOW: u8 = 5;
+
+/// How far a workload is, as it says itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TaskReport {
+    pub(crate) at: Time,
+    /// When this was last written down.
+    pub(crate) written: Time,
+    pub(crate) epoch: Option<u64>,
+    pub(crate) epochs: Option<u64>,
+    pub(crate) step: Option<u64>,
+    pub(crate) steps: Option<u64>,
+    pub(crate) percent: Option<u8>,
+    pub(crate) loss: Option<String>,
+    pub(crate) accuracy: Option<String>,
+    pub(crate) left: Option<Span>,
+    pub(crate) utilisation: Option<u8>,
+    pub(crate) metrics: BTreeMap<String, String>,
+}
+
+/// Something the agent saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Started { task: TaskKey, pid: Option<u32>, ports: Vec<(u16, u16)> },
+    Exited { task: TaskKey, exit: TaskExit },
+    Progress { workload: WorkloadId, report: TaskReport },
+    Checkpoint { workload: WorkloadId },
+}
+
+impl Platform {
+    /// Takes note of what was seen. What is not about a task that is there is old news, and no mistake.
+    pub(crate) fn on_seen(&mut self, seen: Seen, now: Time) {
+        let result = match seen {
+            Seen::Started { task, pid, ports } if self.is_unconfirmed(task) => {
+                self.on_started(task, pid, ports, now)
+            }
+            Seen::Exited { task, exit } if self.has_task(task) => {
+                self.happen(Happened::TaskExited { task, exit }, now)
+            }
+            Seen::Progress { workload, report } => self.on_progress(workload, report, now),
+            Seen::Checkpoint { workload } if self.is_up(workload) => {
+                self.happen(Happened::Checkpointed { workload }, now)
+            }
+            _ => Ok(()),
+        };
+        if let Err(problem) = result {
+            tracing::error!(%problem, "a fact of the agent was refused");
+        }
+    }
+
+    fn has_task(&self, task: TaskKey) -> bool {
+        let record = self.records.get(&task.workload);
+        record.and_then(|record| record.tasks.get(&task.rank)).is_some_and(|known| known.run == task.run)
+    }
+
+    /// A task that is there and of which it is not known yet that it runs. After a restart it is told again.
+    fn is_unconfirmed(&self, task: TaskKey) -> bool {
+        self.has_task(task) && self.records[&task.workload].tasks[&task.rank].started.is_none()
+    }
+
+    fn is_up(&self, id: WorkloadId) -> bool {
+        let workload = self.engine.workload(id);
+        workload
+            .is_some_and(|workload| matches!(workload.phase, Phase::Running { .. } | Phase::Stopping { .. }))
+    }
+
+    fn on_started(
+        &mut self,
+        task: TaskKey,
+        pid: Option<u32>,
+        ports: Vec<(u16, u16)>,
+        now: Time,
+    ) -> Result<(), Problem> {
+        self.happen(Happened::TaskStarted { task, pid, ports }, now)?;
+        let all_run = self.records[&task.workload].tasks.values().all(|task| task.started.is_some());
+        let workload = self.engine.workload(task.workload);
+        let unconfirmed = workload
+            .is_some_and(|workload| matches!(workload.phase, Phase::Running { confirmed: false, .. }));
+        match all_run && unconfirmed {
+            true => self.happen(Happened::Confirmed { workload: task.workload }, now),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn on_task_started(
+        &mut self,
+        task: TaskKey,
+        pid: Option<u32>,
+        ports: &[(u16, u16)],
+        at: Time,
+    ) {
+        let record = self.records.get_mut(&task.workload);
+        if let Some(known) = record.and_then(|record| record.tasks.get_mut(&task.rank)) {
+            known.started = Some(at);
+            known.pid = pid;
+            known.ports = ports.to_vec();
+        }
+    }
+
+    pub(super) fn on_task_exited(&mut self, task: TaskKey, exit: &TaskExit, at: Time) -> Result<(), Problem> {
+        let outcome = match exit {
+            TaskExit::Code(0) => TaskOutcome::Succeeded,
+            TaskExit::Lost => TaskOutcome::Lost,
+            TaskExit::Code(_) | TaskExit::Signal(_) | TaskExit::Refused(_) => TaskOutcome::Failed,
+        };
+        let (workload, rank) = (task.workload, task.rank);
+        // The engine tells one that leaves from one that ended by itself. Whoever was told to stop and exits has stopped,
+        // whatever its code: one that had done its work finds that out when it is started again.
+        let failures = |platform: &Self| platform.engine.workload(workload).map(|workload| workload.failures);
+        let before = failures(self);
+        self.engine.apply(&Change::Ended { workload, rank, outcome, at }).map_err(engine_problem)?;
+        // The failure of an elastic extra is not one of the workload.
+        let run_failed = outcome == TaskOutcome::Failed && failures(self) != before;
+        if let Some(record) = self.records.get_mut(&workload) {
+            let left = record.tasks.remove(&rank).is_some_and(|task| task.stopping);
+            if !left {
+                record.on_exit(rank, exit);
+                record.failures += u32::from(run_failed);
+            }
+        }
+        self.follow(workload, at);
+        Ok(())
+    }
+
+    fn on_progress(&mut self, workload: WorkloadId, report: TaskReport, now: Time) -> Result<(), Problem> {
+        let Some(record) = self.records.get_mut(&workload) else { return Ok(()) };
+        let written = record.progress.as_ref().map_or(Time(0), |progress| progress.written);
+        let mut newest = record.progress.take().unwrap_or_default().with(report);
+        newest.at = now;
+        let utilisation = newest.utilisation;
+        let due = now.since(written) >= PROGRESS_EVERY;
+        if due {
+            newest.written = now;
+            self.happen(Happened::Progressed { workload, report: Box::new(newest) }, now)?;
+        } else {
+            record.progress = Some(newest);
+        }
+        self.on_utilisation(workload, utilisation, now)
+    }
+
+    /// Notes when the GPUs of a workload become idle, or busy again.
+    pub(crate) fn on_utilisation(
+        &mut self,
+        workload: WorkloadId,
+        utilisation: Option<u8>,
+        now: Time,
+    ) -> Result<(), Problem> {
+        let (Some(utilisation), true) = (utilisation, self.is_up(workload)) else { return Ok(()) };
+        let idle_since = self.engine.workload(workload).and_then(|workload| workload.idle_since);
+        match (utilisation < IDLE_BELOW, idle_since) {
+            (true, None) => self.happen(Happened::Idle { workload, since: Some(now) }, now)?,
+            (false, Some(_)) => self.happen(Happened::Idle { workload, since: None }, now)?,
+            _ => {}
+        }
+        self.note_due(workload);
+        Ok(())
+    }
+}
+
+impl super::Record {
+    fn on_exit(&mut self, rank: u32, exit: &TaskExit) {
+        (self.exit_code, self.signal) = match exit {
+            TaskExit::Code(code) => (Some(*code), None),
+            TaskExit::Signal(signal) => (None, Some(*signal)),
+            TaskExit::Lost | TaskExit::Refused(_) => (None, None),
+        };
+        let who = if self.request.workers.unwrap_or(1) > 1 { format!("worker {rank}") } else { "it".into() };
+        self.message = match exit {
+            TaskExit::Code(0) => None,
+            TaskExit::Code(code) => Some(format!("{who} exited with code {code}")),
+            TaskExit::Signal(signal) => Some(format!("{who} was ended by signal {signal}")),
+            TaskExit::Lost => Some(format!("{who} was lost with its machine; it starts again")),
+            TaskExit::Refused(reason) => Some(reason.clone()),
+        };
+        self.refused |= matches!(exit, TaskExit::Refused(_));
+    }
+}
+
+impl TaskReport {
+    /// What is newly said, with what was said before and not again.
+    fn with(self, newer: Self) -> Self {
+        let mut metrics = self.metrics;
+        metrics.extend(newer.metrics);
+        Self {
+            at: newer.at,
+            written: self.written,
+            epoch: newer.epoch.or(self.epoch),
+            epochs: newer.epochs.or(self.epochs),
+            step: newer.step.or(self.step),
+            steps: newer.steps.or(self.steps),
+            percent: newer.percent.or_else(|| newer.epoch.is_none().then_some(self.percent).flatten()),
+            loss: newer.loss.or(self.loss),
+            accuracy: newer.accuracy.or(self.accuracy),
+            // Time left is of the moment; an old one is wrong.
+            left: newer.left,
+            utilisation: newer.utilisation.or(self.utilisation),
+            metrics,
+        }
+    }
+
+    /// Done, in percent: as it says, or by its epochs and the steps within them.
+    pub(crate) fn percent(&self) -> Option<u8> {
+        if let Some(percent) = self.percent {
+            return Some(percent.min(100));
+        }
+        let within = match (self.step, self.steps) {
+            (Some(step), Some(steps)) if steps > 0 => (u128::from(step.min(steps)), u128::from(steps)),
+            _ => (0, 1),
+        };
+        let (done, all) = match (self.epoch, self.epochs) {
+            // The epoch that is reported with steps is under way; without them it is done.
+            (Some(epoch), Some(epochs)) if epochs > 0 => {
+                let before = if self.steps.is_some() { epoch.saturating_sub(1) } else { epoch };
+                (u128::from(before.min(epochs)) * within.1 + within.0, u128::from(epochs) * within.1)
+            }
+            _ if self.steps.is_some() => within,
+            _ => return None,
+        };
+        Some((done * 100 / all.max(1)).min(100) as u8)
+    }
+}

@@ -1,0 +1,160 @@
+//! What is known of a workload beyond what the engine needs.
+
+use super::facts::TaskReport;
+use berth_api::WorkloadRequest;
+use berth_types::{Place, ProjectId, Span, Time, Workload, WorkloadId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Evictions of one workload that are remembered.
+const EVICTIONS_MAX: usize = 10;
+
+/// Why a workload is being ended, when the engine's outcome does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Stop {
+    Deleted,
+    Suspended,
+    TimeLimit,
+    Idle,
+    /// Its node is emptied, or the whole machine: it returns to the queue with its place.
+    Drained,
+}
+
+/// A warning that is given once in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Warning {
+    TimeLimit,
+    IdleLimit,
+}
+
+/// A workload that is not over and that the engine does not know: it asks for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Parked {
+    /// Until somebody resumes it.
+    Suspended { since: Time },
+    /// It failed, and is started again then.
+    BackOff { until: Time },
+}
+
+/// One task that was ordered and is not known to be gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TaskRecord {
+    pub(crate) run: u32,
+    pub(crate) place: Place,
+    pub(crate) extra: bool,
+    pub(crate) stopping: bool,
+    pub(crate) started: Option<Time>,
+    pub(crate) pid: Option<u32>,
+    /// Ports asked for, and those it really has.
+    pub(crate) ports: Vec<(u16, u16)>,
+}
+
+impl TaskRecord {
+    pub(crate) fn ordered(run: u32, place: Place, extra: bool) -> Self {
+        Self { run, place, extra, stopping: false, started: None, pid: None, ports: Vec::new() }
+    }
+}
+
+/// An eviction, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EvictionRecord {
+    pub(crate) at: Time,
+    pub(crate) rule: String,
+    pub(crate) winner: Option<String>,
+    /// In GPU-milliseconds.
+    pub(crate) lost: u64,
+}
+
+/// A named folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VolumeRecord {
+    pub(crate) name: String,
+    pub(crate) project: Option<String>,
+    pub(crate) created: Time,
+}
+
+/// A workload that is not over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) id: WorkloadId,
+    pub(crate) name: String,
+    pub(crate) project: ProjectId,
+    pub(crate) user: String,
+    /// What was asked for, with every default filled in.
+    pub(crate) request: WorkloadRequest,
+    pub(crate) submitted: Time,
+    pub(crate) first_started: Option<Time>,
+    pub(crate) run_started: Option<Time>,
+    /// Starts so far, extras counted too; each task knows in which it was started.
+    pub(crate) runs: u32,
+    pub(crate) failures: u32,
+    pub(crate) preemptions: u32,
+    pub(crate) evictions: VecDeque<EvictionRecord>,
+    /// Its tasks by rank.
+    pub(crate) tasks: BTreeMap<u32, TaskRecord>,
+    pub(crate) parked: Option<(Parked, Box<Workload>)>,
+    pub(crate) stop: Option<Stop>,
+    /// It could not be started at all, so trying again is of no use.
+    pub(crate) refused: bool,
+    pub(crate) progress: Option<TaskReport>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) message: Option<String>,
+    pub(crate) warned: BTreeSet<Warning>,
+}
+
+impl Record {
+    pub(crate) fn new(workload: &Workload, request: WorkloadRequest) -> Self {
+        Self {
+            id: workload.id,
+            name: workload.spec.name.clone(),
+            project: workload.spec.project,
+            user: workload.spec.user.clone(),
+            request,
+            submitted: workload.submitted,
+            first_started: None,
+            run_started: None,
+            runs: 0,
+            failures: 0,
+            preemptions: 0,
+            evictions: VecDeque::new(),
+            tasks: BTreeMap::new(),
+            parked: None,
+            stop: None,
+            refused: false,
+            progress: None,
+            exit_code: None,
+            signal: None,
+            message: None,
+            warned: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn on_evicted(&mut self, at: Time, rule: &str, winner: Option<String>, lost: u128) {
+        self.preemptions += 1;
+        self.message = Some(match &winner {
+            Some(winner) => format!("stopped for {winner} ({rule}); it resumes by itself"),
+            None => format!("stopped ({rule}); it resumes by itself"),
+        });
+        let lost = u64::try_from(lost).unwrap_or(u64::MAX);
+        self.evictions.push_front(EvictionRecord { at, rule: rule.into(), winner, lost });
+        self.evictions.truncate(EVICTIONS_MAX);
+    }
+
+    /// When its current run must end, by its own maximum or by a limit of its project.
+    pub(crate) fn must_end(&self, limits: impl Iterator<Item = Span>) -> Option<Time> {
+        let limit = limits.min()?;
+        self.run_started.map(|since| since + limit)
+    }
+}
+
+/// The workload as it goes back into the queue: nothing of its places, everything of its past.
+pub(crate) fn queued_again(workload: &Workload, at: Time) -> Workload {
+    let mut queued = Workload::submitted(workload.id, workload.spec.clone(), at);
+    queued.checkpoint = workload.checkpoint;
+    queued.evicted = workload.evicted;
+    queued
+}

@@ -1,0 +1,266 @@
+//! Starts everything, and stops it again.
+
+use crate::{
+    Folder, ServerError, ServerFile,
+    auth::Door,
+    clock,
+    controller::{self, Controller, Message, Shared},
+    feed::Feed,
+    http,
+    platform::Platform,
+    release,
+    tasks::{self, Tasks},
+};
+use berth_agent::{AgentConfig, ImageEntry};
+use berth_api::ProjectSettings;
+use berth_store::{Settings, Store};
+use berth_types::{Node, Policy, Time};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, RwLock,
+        atomic::AtomicU64,
+        mpsc::{self, Sender},
+    },
+    thread::JoinHandle,
+};
+use tokio::sync::oneshot;
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where everything is kept.
+    pub folder: PathBuf,
+    /// Where it listens: on this machine only.
+    pub listen: SocketAddr,
+    /// Declared nodes; the machine itself when none are.
+    pub nodes: Vec<Node>,
+    /// Projects that are made if they are missing.
+    pub projects: Vec<ProjectSettings>,
+    /// What runs in place of an image, besides what is built in.
+    pub images: BTreeMap<String, ImageEntry>,
+    /// The program of the shim, and of the built-in trainer, with leading arguments; this program when unset.
+    pub shim: Option<Vec<OsString>>,
+    /// The same for the built-in trainer.
+    pub quickstart: Option<Vec<OsString>>,
+    /// Settings of the engine.
+    pub policy: Policy,
+    /// Settings of the store.
+    pub store: Settings,
+    /// Who starts it.
+    pub user: String,
+}
+
+/// How a server is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// What runs is asked to stop, and resumes with the next start.
+    EndWorkloads,
+    /// What runs goes on, and the next start takes it over.
+    KeepWorkloads,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What a person should know, such as what this machine cannot do.
+    pub notes: Vec<String>,
+    folder: Folder,
+    shared: Arc<Shared>,
+    messages: Sender<Message>,
+    controller: Option<JoinHandle<()>>,
+    releaser: Option<JoinHandle<()>>,
+    tasks: Tasks,
+    http: tokio::task::JoinHandle<()>,
+    http_stop: Option<oneshot::Sender<()>>,
+    stop_asked: Option<oneshot::Receiver<Shutdown>>,
+}
+
+/// Starts a server; when this returns, it answers.
+pub async fn run(config: Config) -> Result<Running, ServerError> {
+    if !config.listen.ip().is_loopback() {
+        return Err(ServerError::NotLoopback(config.listen));
+    }
+    let folder = Folder::at(&config.folder);
+    folder.prepare()?;
+    // The store locks the folder, so from here on it is ours.
+    let (store, start) = Store::open(&folder.store(), &config.store)?;
+    let store = Arc::new(store);
+    let token = folder.token()?;
+    let door = Door::new(token, config.user.clone());
+    let (mut platform, seq) = controller::load(&store, &config.policy, start.snapshot.as_ref())?;
+
+    let listener = tokio::net::TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| ServerError::Listen { address: config.listen, source })?;
+    let address =
+        listener.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
+
+    let mut agent = AgentConfig::new(folder.agent(), clock::now);
+    agent.images = config.images.clone();
+    if let Some(shim) = config.shim.clone() {
+        agent.shim = shim;
+    }
+    if let Some(quickstart) = config.quickstart.clone() {
+        agent.quickstart = quickstart;
+    }
+    let (fact_sender, facts) = mpsc::channel();
+    let host = berth_agent::local(agent, fact_sender)?;
+    let mut notes = host.notes();
+    let declared = !config.nodes.is_empty();
+    let gpus = if declared { Vec::new() } else { host.devices().gpus };
+    let tasks = Tasks {
+        host: Arc::clone(&host),
+        volumes: folder.volumes(),
+        tokens: door.tasks(),
+        report_url: format!("http://{address}/api/v1/report"),
+        uuids: gpus.into_iter().map(|gpu| gpu.uuid).collect(),
+    };
+    let nodes =
+        if declared { config.nodes.clone() } else { vec![crate::declare::this_machine(&*host, &mut notes)] };
+    let now = clock::now();
+    set_up(&mut platform, nodes, &config.projects, now)?;
+    let first = platform.take_news();
+
+    let shared = Arc::new(Shared {
+        platform: RwLock::new(platform),
+        seq: AtomicU64::new(seq),
+        commands: AtomicU64::new(0),
+        plans: AtomicU64::new(0),
+    });
+    let feed = Arc::new(Feed::new(seq));
+    let (messages, inbox) = mpsc::channel();
+    let (pending, released) = mpsc::channel();
+    let keys = controller::Keys::default();
+    let mut controller = Controller {
+        shared: Arc::clone(&shared),
+        store: Arc::clone(&store),
+        policy: config.policy.clone(),
+        tasks: tasks.clone(),
+        messages: inbox,
+        own: messages.clone(),
+        pending,
+        epoch: 0,
+        now,
+        snapshot_seq: start.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq),
+        snapshotting: false,
+        sampled: Time(0),
+        keys: Arc::clone(&keys),
+    };
+    controller.begin(first);
+
+    let releaser = {
+        let (feed, tasks, messages) = (Arc::clone(&feed), tasks.clone(), messages.clone());
+        thread("berth-release", move || release::run(released, feed, tasks, keys, messages))?
+    };
+    {
+        let messages = messages.clone();
+        thread("berth-facts", move || tasks::forward(facts, messages))?;
+    }
+    tasks.recover(&shared.read());
+    let controller = thread("berth-control", move || controller.run())?;
+
+    let (stop, stop_asked) = oneshot::channel();
+    let (http_stop, http_stopped) = oneshot::channel();
+    let state = http::AppState::new(http::Parts {
+        shared: Arc::clone(&shared),
+        store: Arc::clone(&store),
+        feed,
+        tasks: tasks.clone(),
+        messages: messages.clone(),
+        door,
+        folder: folder.clone(),
+        declared,
+        started: now,
+        stop,
+    });
+    drop(store);
+    let http = tokio::spawn(http::serve(listener, state, http_stopped));
+    let file = ServerFile {
+        address: format!("http://{address}"),
+        pid: std::process::id(),
+        version: berth_api::release().into(),
+    };
+    folder.write_server_file(&file)?;
+    Ok(Running {
+        address,
+        notes,
+        folder,
+        shared,
+        messages,
+        controller: Some(controller),
+        releaser: Some(releaser),
+        tasks,
+        http,
+        http_stop: Some(http_stop),
+        stop_asked: Some(stop_asked),
+    })
+}
+
+impl Running {
+    /// Waits until somebody asks the server to stop.
+    pub async fn stop_asked(&mut self) -> Shutdown {
+        match self.stop_asked.take() {
+            // When nobody can ask any more it is ending already.
+            Some(asked) => asked.await.unwrap_or(Shutdown::KeepWorkloads),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// How many workloads have tasks now.
+    pub fn running_count(&self) -> usize {
+        self.shared.read().unfinished().filter(|record| !record.tasks.is_empty()).count()
+    }
+
+    /// Stops it; when this returns, everything that was accepted is on the disk.
+    pub async fn stop(mut self, how: Shutdown) {
+        let end_workloads = how == Shutdown::EndWorkloads;
+        let _ = self.messages.send(Message::Close { end_workloads });
+        let controller = self.controller.take().expect("it is stopped once");
+        let releaser = self.releaser.take().expect("it is stopped once");
+        let tasks = self.tasks.clone();
+        let ended = tokio::task::spawn_blocking(move || {
+            let _ = controller.join();
+            let _ = releaser.join();
+            tasks.host.shutdown(match how {
+                Shutdown::EndWorkloads => berth_agent::Shutdown::EndAll,
+                Shutdown::KeepWorkloads => berth_agent::Shutdown::Keep,
+            });
+        });
+        let _ = ended.await;
+        if let Some(stop) = self.http_stop.take() {
+            let _ = stop.send(());
+        }
+        let _ = self.http.await;
+        self.folder.remove_server_file();
+    }
+}
+
+fn set_up(
+    platform: &mut Platform,
+    nodes: Vec<Node>,
+    projects: &[ProjectSettings],
+    now: Time,
+) -> Result<(), ServerError> {
+    let declared = |problem: berth_api::Problem| ServerError::Declared(problem.detail);
+    platform.set_nodes(nodes, now).map_err(declared)?;
+    for settings in projects {
+        let name = settings.name.as_deref().unwrap_or_default();
+        if platform.project_id(name).is_none() {
+            platform.create_project(settings, now).map_err(declared)?;
+        }
+    }
+    Ok(())
+}
+
+fn thread(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServerError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(run)
+        .map_err(|source| ServerError::Start { doing: name, source })
+}

@@ -1,0 +1,192 @@
+//! Between the platform and the agent: from a task that was decided to everything that is needed to run it.
+
+use crate::{
+    auth::TaskTokens,
+    controller::Message,
+    platform::{self, Platform, Seen, TaskExit, TaskKey, TaskReport},
+};
+use berth_agent::{Exit, Fact, Granted, Host, Mount, Report, RuntimeKind, TaskId, TaskSpec, Wanted};
+use berth_api::RuntimeName;
+use berth_types::{Span, WorkloadId};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender},
+    },
+};
+
+/// What the agent is told, with all it needs.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    start: Vec<TaskSpec>,
+    stop: Vec<(TaskId, Span)>,
+    forget: Vec<WorkloadId>,
+}
+
+/// Knows the agent, and what tasks are told about where they are.
+#[derive(Clone)]
+pub(crate) struct Tasks {
+    pub(crate) host: Arc<dyn Host>,
+    /// Where volumes are.
+    pub(crate) volumes: PathBuf,
+    pub(crate) tokens: TaskTokens,
+    /// Where workloads report to.
+    pub(crate) report_url: String,
+    /// Identities of the GPUs of this machine; none when nodes are declared.
+    pub(crate) uuids: Arc<[String]>,
+}
+
+impl Tasks {
+    /// Everything the agent needs to carry out orders.
+    pub(crate) fn prepare(&self, orders: &platform::Orders, platform: &Platform) -> Orders {
+        Orders {
+            start: orders.start.iter().filter_map(|key| self.spec(*key, platform)).collect(),
+            stop: orders.stop.iter().map(|(key, grace)| (task_id(*key), *grace)).collect(),
+            forget: orders.forget.clone(),
+        }
+    }
+
+    /// Tells the agent.
+    pub(crate) fn give(&self, orders: Orders) {
+        let Orders { start, stop, forget } = orders;
+        start.into_iter().for_each(|spec| self.host.ensure_started(spec));
+        stop.into_iter().for_each(|(id, grace)| self.host.ensure_stopped(id, grace));
+        forget.into_iter().for_each(|workload| self.host.forget(workload));
+    }
+
+    /// Tells the agent what should be, when it cannot know.
+    pub(crate) fn recover(&self, platform: &Platform) {
+        let mut wanted = Vec::new();
+        for record in platform.unfinished() {
+            for (rank, task) in &record.tasks {
+                let key = TaskKey { workload: record.id, run: task.run, rank: *rank };
+                wanted.extend(self.spec(key, platform).map(|spec| Wanted { spec, stopping: task.stopping }));
+            }
+        }
+        self.host.recover(wanted);
+    }
+
+    fn spec(&self, key: TaskKey, platform: &Platform) -> Option<TaskSpec> {
+        let record = platform.record(key.workload)?;
+        let task = record.tasks.get(&key.rank)?;
+        let request = &record.request;
+        let nodes = platform.engine().nodes();
+        let node = nodes.get(&task.place.node)?;
+        let devices = task.place.devices.iter().filter_map(|taken| {
+            let device = node.devices.get(usize::from(taken.device))?;
+            Some(Granted {
+                index: taken.device,
+                uuid: self.uuids.get(usize::from(taken.device)).cloned().unwrap_or_default(),
+                model: device.model.to_string(),
+                memory: device.memory,
+                share: taken.share,
+                memory_limit: taken.share.memory(device.memory),
+            })
+        });
+        let mounts = request.mounts.iter().map(|mount| Mount {
+            source: PathBuf::from(&mount.source),
+            target: PathBuf::from(&mount.target),
+            read_only: mount.read_only,
+        });
+        let volumes = request.volumes.iter().map(|mount| Mount {
+            source: self.volumes.join(&mount.name),
+            target: PathBuf::from(&mount.target),
+            read_only: mount.read_only,
+        });
+        let name_of =
+            |id| nodes.get(&id).map_or_else(String::new, |node: &berth_types::Node| node.name.clone());
+        let mut environment = request.environment.clone();
+        for (name, value) in [
+            ("BERTH_REPORT_URL", self.report_url.clone()),
+            ("BERTH_REPORT_TOKEN", self.tokens.token(key.workload)),
+        ] {
+            environment.entry(name.into()).or_insert(value);
+        }
+        Some(TaskSpec {
+            id: task_id(key),
+            name: record.name.clone(),
+            project: request.project.clone(),
+            user: record.user.clone(),
+            kind: platform::kind_text(request.kind).into(),
+            node: node.name.clone(),
+            runtime: match request.runtime {
+                RuntimeName::Process => RuntimeKind::Process,
+                RuntimeName::Oci => RuntimeKind::Oci,
+                RuntimeName::Docker => RuntimeKind::Docker,
+            },
+            image: request.image.clone(),
+            command: request.command.clone(),
+            args: request.args.clone(),
+            environment,
+            working_dir: request.working_dir.as_ref().map(PathBuf::from),
+            mounts: mounts.chain(volumes).collect(),
+            large_shm: request.large_shm,
+            ports: request.ports.clone(),
+            cpu: task.place.cpu,
+            memory: task.place.memory,
+            devices: devices.collect(),
+            workers: record.tasks.len() as u32,
+            hosts: record.tasks.values().map(|task| name_of(task.place.node)).collect(),
+            run_as: None,
+            progress_pattern: request.progress_pattern.clone(),
+            grace: Span::secs(request.grace_secs.unwrap_or(30)),
+        })
+    }
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").field("volumes", &self.volumes).finish_non_exhaustive()
+    }
+}
+
+fn task_id(key: TaskKey) -> TaskId {
+    TaskId { workload: key.workload, run: key.run, rank: key.rank }
+}
+
+/// Hands on what the agent saw, until it or the controller is gone.
+pub(crate) fn forward(facts: Receiver<Fact>, controller: Sender<Message>) {
+    for fact in facts {
+        if controller.send(Message::Seen(seen(fact))).is_err() {
+            return;
+        }
+    }
+}
+
+fn seen(fact: Fact) -> Seen {
+    let id = fact.id();
+    let task = TaskKey { workload: id.workload, run: id.run, rank: id.rank };
+    match fact {
+        Fact::Started { pid, ports, .. } => Seen::Started { task, pid, ports },
+        Fact::Exited { exit, .. } => Seen::Exited {
+            task,
+            exit: match exit {
+                Exit::Code(code) => TaskExit::Code(code),
+                Exit::Signal(signal) => TaskExit::Signal(signal),
+                Exit::Lost => TaskExit::Lost,
+            },
+        },
+        Fact::Refused { message, .. } => Seen::Exited { task, exit: TaskExit::Refused(message) },
+        Fact::Progress { report, at, .. } => {
+            let Report { epoch, epochs, step, steps, loss, accuracy, eta, percent, metrics, utilisation } =
+                report;
+            let report = TaskReport {
+                at,
+                epoch,
+                epochs,
+                step,
+                steps,
+                percent,
+                loss,
+                accuracy,
+                left: eta,
+                utilisation,
+                metrics,
+                ..TaskReport::default()
+            };
+            Seen::Progress { workload: task.workload, report }
+        }
+        Fact::Checkpoint { .. } => Seen::Checkpoint { workload: task.workload },
+    }
+}
