@@ -30,7 +30,7 @@ pub(crate) enum TaskExit {
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Happened {
     /// A node came or changed.
     Node { node: Node, draining: bool },
