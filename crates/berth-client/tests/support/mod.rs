@@ -2,7 +2,7 @@
 
 use berth_client::{Client, Endpoint, Limits};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
     sync::{Arc, Mutex, mpsc},
     thread,
