@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 /// A number or the text of one, kept as text so that no float decides anything.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, or the text of one")]
 enum Written {
     Number(serde_json::Number),
     Text(String),

@@ -8,6 +8,7 @@ mod cluster;
 mod events;
 mod owners;
 mod problem;
+mod running;
 mod submit;
 mod why;
 mod workload;
@@ -22,6 +23,7 @@ pub use owners::{
     Department, DepartmentList, DepartmentSettings, Project, ProjectList, ProjectSettings, Warned,
 };
 pub use problem::{Code, Problem};
+pub use running::{RunningServer, SERVER_FILE, TOKEN_FILE};
 pub use submit::{
     KindName, MountRequest, Preview, PriorityName, RuntimeName, ServiceType, Submitted, VolumeMount,
     WorkloadRequest,

@@ -1,34 +1,113 @@
 //! The command line: arguments in, exit code out. stdout is data, stderr is talk.
 //!
 //! Nothing is decided here; commands are read, handed to the crate that knows, and the answer is written.
+//!
+//! ```text
+//! arguments --(runai: their spelling becomes ours)--> Command --> Session --> one call --> Show --> stdout
+//! ```
 
+mod config;
+mod department;
+mod describe;
+mod events;
+mod failure;
+mod history;
+mod lifecycle;
+mod list;
+mod logs;
+mod names;
+mod node;
+mod output;
+mod project;
+mod runai;
+mod session;
+mod show;
 mod sim;
+mod submit;
+mod wait;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use std::{ffi::OsString, io, process::ExitCode};
+use clap::{
+    CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use failure::{Exit, Failure};
+use lifecycle::Verb;
+use output::Spelling;
+use session::{ServerArgs, Session};
+use std::{ffi::OsString, process::ExitCode};
 
 /// The command was understood and could not be carried out, or something expected did not hold.
-const FAILED: u8 = 1;
+const FAILED: u8 = Exit::Failed as u8;
 /// The command, or a file it names, cannot be understood.
-const MISUSED: u8 = 2;
+const MISUSED: u8 = Exit::Misused as u8;
 
 #[derive(Debug, Parser)]
 #[command(
     name = "berth",
     version,
     about = "Shares GPUs fairly: quotas, borrowing, fractions, gangs, and always a reason",
-    after_help = "Examples:\n  \
-        berth sim run scenarios/tr4858.berth      run a scenario against the real scheduler\n  \
-        berth completions bash > ~/.local/share/bash-completion/completions/berth",
-    arg_required_else_help = true
+    after_help = help_end(),
+    arg_required_else_help = true,
+    infer_subcommands = false
 )]
 struct Cli {
+    #[command(flatten)]
+    server: ServerArgs,
     #[command(subcommand)]
     command: Command,
 }
 
+/// The end of `berth --help`.
+fn help_end() -> String {
+    let examples = "Examples:\n  \
+        berth project create team-a --quota 4\n  \
+        berth submit hyper1 -p team-a -g 1 -i gcr.io/run-ai-demo/quickstart\n  \
+        berth list --watch\n  \
+        berth why hyper1";
+    let variables = "Environment:\n  \
+        BERTH_HOME     the folder of the server\n  \
+        BERTH_SERVER   the address of a server, with BERTH_TOKEN\n  \
+        BERTH_PROJECT  the project of commands that name none\n  \
+        NO_COLOR       no colours";
+    format!("{examples}\n\n{variables}\n\n{}", failure::EXIT_CODES)
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Submit a workload
+    Submit(Box<submit::SubmitArgs>),
+    /// List workloads
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
+    /// Show all about a workload
+    #[command(visible_alias = "describe")]
+    Get(describe::OneArgs),
+    /// Say why a workload waits, and what would start it
+    Why(describe::OneArgs),
+    /// Print what a workload printed
+    Logs(logs::LogsArgs),
+    /// Wait until workloads run or have ended
+    Wait(wait::WaitArgs),
+    /// End workloads for good
+    #[command(visible_alias = "cancel")]
+    Delete(lifecycle::ManyArgs),
+    /// Stop workloads until they are resumed
+    Suspend(lifecycle::ManyArgs),
+    /// Let suspended workloads wait for their place again
+    Resume(lifecycle::ManyArgs),
+    /// Show what happened
+    Events(events::EventsArgs),
+    /// Show what has ended, and who had how many GPUs when
+    History(history::HistoryArgs),
+    /// Projects: who owns quota
+    #[command(subcommand, arg_required_else_help = true)]
+    Project(project::ProjectCommand),
+    /// Departments: projects that share a quota
+    #[command(subcommand, arg_required_else_help = true)]
+    Department(department::DepartmentCommand),
+    /// Nodes: hosts, and whether they take work
+    #[command(subcommand, arg_required_else_help = true)]
+    Node(node::NodeCommand),
     /// Try the scheduler on a virtual cluster
     #[command(subcommand, arg_required_else_help = true)]
     Sim(sim::SimCommand),
@@ -38,39 +117,139 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Open a shell in a workload; comes with a later release
+    #[command(hide = true)]
+    Bash(InsideArgs),
+    /// Run a command in a workload; comes with a later release
+    #[command(hide = true)]
+    Exec(InsideArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct InsideArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
 }
 
 /// Runs one command line, program name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let typed: Vec<OsString> = arguments.into_iter().collect();
+    let spelling = if runai::is_meant(typed.first()) { Spelling::Runai } else { Spelling::Berth };
+    let arguments = match spelling {
+        Spelling::Berth => typed.clone(),
+        Spelling::Runai => runai::translate(typed.clone()),
+    };
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers, not mistakes. Whether anybody reads them is not our concern.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(MISUSED) } else { ExitCode::SUCCESS };
-        }
+        Err(error) => return misunderstood(&error, spelling),
     };
-    let result = match cli.command {
-        Command::Sim(command) => sim::run(command),
+    dispatch(cli, &typed, spelling).unwrap_or_else(|error| {
+        let failure = Failure::of(&error);
+        eprintln!("{}: {failure}", spelling.command());
+        failure.exit.into()
+    })
+}
+
+/// Help and version are answers, not mistakes. Whether anybody reads them is not our concern.
+fn misunderstood(error: &clap::Error, spelling: Spelling) -> ExitCode {
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+    {
+        let command = spelling.command();
+        let mut parser = Cli::command();
+        let known: Vec<String> = parser_names(&mut parser, error);
+        let hint = match names::nearest(word, known.iter().map(String::as_str)) {
+            Some(nearest) => format!("; did you mean {nearest:?}?"),
+            None => String::new(),
+        };
+        eprintln!(
+            "{command}: unknown command {}{hint}\n  all are shown by `{command} --help`",
+            names::quoted(word)
+        );
+        return Exit::Misused.into();
+    }
+    let _ = error.print();
+    if error.use_stderr() { Exit::Misused.into() } else { ExitCode::SUCCESS }
+}
+
+/// The commands one of which was meant: those that the parser offers, or else all of the first level.
+fn parser_names(parser: &mut clap::Command, error: &clap::Error) -> Vec<String> {
+    match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => names.clone(),
+        Some(ContextValue::String(name)) => vec![name.clone()],
+        _ => parser.get_subcommands().map(|command| command.get_name().to_owned()).collect(),
+    }
+}
+
+fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<ExitCode> {
+    let server = &cli.server;
+    let exit = match &cli.command {
+        Command::Sim(_) => {
+            let Command::Sim(command) = cli.command else { unreachable!("it was just looked at") };
+            return sim::run(command);
+        }
         Command::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "berth", &mut text);
-            write_data(&text).map(|()| ExitCode::SUCCESS)
+            clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut text);
+            write_data(&text)?;
+            Exit::Done
+        }
+        Command::Bash(_) | Command::Exec(_) => {
+            return Err(Failure::misuse(
+                "shells and commands inside of a workload come with `berth exec` of a later release",
+            )
+            .hint(format!("until then, `{} logs NAME -f` shows what it prints", spelling.command()))
+            .into());
+        }
+        Command::Submit(arguments) => {
+            let words: Vec<String> = typed.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            // What cannot be right is said before anybody is asked.
+            submit::request(arguments)?;
+            let session = Session::open(server, arguments.user.as_deref(), spelling)?;
+            block_on(submit::run(&session, arguments, submit::shown_command_line(&words)))?
+        }
+        command => {
+            let session = Session::open(server, None, spelling)?;
+            block_on(call(&session, command))?
         }
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("berth: {error:#}");
-        ExitCode::from(FAILED)
-    })
+    Ok(exit.into())
+}
+
+/// Commands that need a server and nothing else.
+async fn call(session: &Session, command: &Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::List(arguments) => list::run(session, arguments).await,
+        Command::Get(arguments) => describe::get(session, arguments).await,
+        Command::Why(arguments) => describe::why(session, arguments).await,
+        Command::Logs(arguments) => logs::run(session, arguments).await,
+        Command::Wait(arguments) => wait::run(session, arguments).await,
+        Command::Delete(arguments) => lifecycle::run(session, Verb::Delete, arguments).await,
+        Command::Suspend(arguments) => lifecycle::run(session, Verb::Suspend, arguments).await,
+        Command::Resume(arguments) => lifecycle::run(session, Verb::Resume, arguments).await,
+        Command::Events(arguments) => events::run(session, arguments).await,
+        Command::History(arguments) => history::run(session, arguments).await,
+        Command::Project(command) => project::run(session, command).await,
+        Command::Department(command) => department::run(session, command).await,
+        Command::Node(command) => node::run(session, command).await,
+        Command::Sim(_)
+        | Command::Completions { .. }
+        | Command::Submit(_)
+        | Command::Bash(_)
+        | Command::Exec(_) => {
+            unreachable!("commands that need more than a server are carried out before")
+        }
+    }
+}
+
+/// One thread is enough for one request, and starts at once.
+fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?.block_on(future)
 }
 
 /// Writes data to stdout. A reader that has seen enough, such as `head`, is no failure.
 fn write_data(data: &[u8]) -> anyhow::Result<()> {
-    use io::Write;
-    match io::stdout().lock().write_all(data).and_then(|()| io::stdout().flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    output::write_part(data).map(|_| ())
 }
 
 #[cfg(test)]

@@ -1,0 +1,177 @@
+//! `berth list`: workloads, once or as they change.
+
+use crate::{
+    failure::Exit,
+    output::{self, Form, OutputArgs, time::Clock},
+    session::{ProjectArg, Session},
+    show::workload_table,
+};
+use berth_api::{EventQuery, Status, Workload, WorkloadList, WorkloadQuery};
+use clap::Args;
+use serde::Deserialize;
+use std::io::{self, IsTerminal};
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  berth list                      of the chosen project, or of all when none is chosen
+  berth list -A --watch           of all projects, as they change
+  berth list --status Pending -o name | xargs -n1 berth why
+  berth list -o json | jq -r '.items[].name'")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    project: ProjectArg,
+    /// Of all projects
+    #[arg(short = 'A', long)]
+    all_projects: bool,
+    /// Go on and show what changes
+    #[arg(short, long)]
+    watch: bool,
+    /// Only with this status
+    #[arg(long, value_parser = parse_status)]
+    status: Option<Status>,
+    /// Only of this person
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only with a place on this node
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Finished ones too
+    #[arg(long, visible_alias = "all")]
+    finished: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A status by its name in any case.
+pub(crate) fn parse_status(text: &str) -> Result<Status, String> {
+    let names = [
+        "Pending",
+        "Starting",
+        "Running",
+        "Stopping",
+        "Terminating",
+        "Suspended",
+        "BackOff",
+        "Succeeded",
+        "Failed",
+        "TimedOut",
+        "Deleted",
+    ];
+    let name = names.into_iter().find(|name| name.eq_ignore_ascii_case(text));
+    let name = name.ok_or_else(|| format!("write one of {}", names.join(", ")))?;
+    let words: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+        serde::de::IntoDeserializer::into_deserializer(name);
+    Status::deserialize(words).map_err(|error| error.to_string())
+}
+
+impl ListArgs {
+    fn query(&self, session: &Session) -> anyhow::Result<WorkloadQuery> {
+        let project = if self.all_projects { None } else { session.chosen_project(&self.project)? };
+        // Who asks for a status of finished ones means those.
+        let finished = match self.status {
+            Some(status) if status.is_final() => None,
+            _ if self.finished => None,
+            _ => Some(false),
+        };
+        Ok(WorkloadQuery {
+            project,
+            user: self.user.clone(),
+            status: self.status,
+            node: self.node.clone(),
+            finished,
+            ..WorkloadQuery::default()
+        })
+    }
+}
+
+pub(crate) async fn run(session: &Session, arguments: &ListArgs) -> anyhow::Result<Exit> {
+    let query = arguments.query(session)?;
+    let listed = session.client.all_workloads(&query).await?;
+    if listed.value.items.is_empty() {
+        match &query.project {
+            // An empty answer and a mistyped project look the same, so it is looked up.
+            Some(project) => {
+                if let Err(error) = session.client.project(project, None).await {
+                    return Err(session.missing_project(error, project).await);
+                }
+                session.say(&format!("berth: {project} has no workloads to show"));
+            }
+            None => session.say("berth: there are no workloads to show"),
+        }
+    }
+    if !arguments.watch {
+        session.show(arguments.output, &listed.value)?;
+        return Ok(Exit::Done);
+    }
+    watch(session, arguments, &query, listed.value, listed.cursor).await
+}
+
+/// Follows the changes after the list. A terminal shows the whole table anew; a pipe gets a line for each change.
+async fn watch(
+    session: &Session,
+    arguments: &ListArgs,
+    query: &WorkloadQuery,
+    mut list: WorkloadList,
+    cursor: Option<u64>,
+) -> anyhow::Result<Exit> {
+    let is_live = io::stdout().is_terminal() && matches!(arguments.output.output, Form::Table | Form::Wide);
+    let mut look = session.look(arguments.output);
+    if !is_live {
+        output::write_part(rows(&list.items, arguments.output, &look)?.as_bytes())?;
+    }
+    look.headers &= is_live;
+    let events =
+        EventQuery { after: cursor, project: query.project.clone(), objects: true, ..EventQuery::default() };
+    let mut stream = session.client.event_stream(&events);
+    loop {
+        look.clock = Clock::of_machine();
+        if is_live {
+            let text = format!("\x1b[H\x1b[2J\x1b[3J{}", look.table(&workload_table(&list.items, &look)));
+            output::write_part(text.as_bytes())?;
+        }
+        // Ages grow even when nothing happens.
+        let next = tokio::time::timeout(std::time::Duration::from_secs(10), stream.next()).await;
+        let Ok(event) = next else { continue };
+        let Some(workload) = event?.now else { continue };
+        if !is_live && matches(query, &workload) {
+            let text = rows(std::slice::from_ref(&*workload), arguments.output, &look)?;
+            if !output::write_part(text.as_bytes())? {
+                return Ok(Exit::Done);
+            }
+        }
+        update(&mut list.items, query, *workload);
+    }
+}
+
+/// Rows of a table, or a line of JSON for each.
+fn rows(workloads: &[Workload], output: OutputArgs, look: &output::Look) -> anyhow::Result<String> {
+    Ok(match output.output {
+        Form::Table | Form::Wide => look.table(&workload_table(workloads, look)),
+        Form::Json => workloads
+            .iter()
+            .map(|workload| serde_json::to_string(workload).map(|line| line + "\n"))
+            .collect::<Result<_, _>>()?,
+        form => output::render(form, look, &WorkloadList { items: workloads.to_vec(), next: None })?,
+    })
+}
+
+fn matches(query: &WorkloadQuery, workload: &Workload) -> bool {
+    query.project.as_ref().is_none_or(|project| *project == workload.project)
+        && query.user.as_ref().is_none_or(|user| *user == workload.user)
+        && query.status.is_none_or(|status| status == workload.status)
+        && query.node.as_deref().is_none_or(|node| workload.nodes().contains(&node))
+}
+
+/// Puts a workload in its place, or takes it away when it is no longer asked for.
+fn update(items: &mut Vec<Workload>, query: &WorkloadQuery, workload: Workload) {
+    let stays = matches(query, &workload) && (query.finished != Some(false) || !workload.status.is_final());
+    match items.iter().position(|other| other.id == workload.id) {
+        Some(index) if stays => items[index] = workload,
+        Some(index) => {
+            items.remove(index);
+        }
+        None if stays => items.push(workload),
+        None => {}
+    }
+}

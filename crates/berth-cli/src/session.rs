@@ -1,0 +1,217 @@
+//! A command's view of the world: the server, the person, the chosen project, and how answers look.
+
+use crate::{
+    config::{self, Config},
+    failure::{Exit, Failure},
+    names,
+    output::{self, Form, Look, OutputArgs, Show, Spelling, time::Clock},
+};
+use berth_api::{Code, Project, WorkloadQuery};
+use berth_client::{Client, ClientError, Endpoint};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Which server is meant.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerArgs {
+    /// The address of the server, as http://127.0.0.1:7370
+    #[arg(long, global = true, env = "BERTH_SERVER", value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// The folder of a server on this machine [default: ~/.local/share/berth]
+    #[arg(long, global = true, env = "BERTH_HOME", value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// The folder that is meant, whether or not a server runs there.
+    pub(crate) fn folder(&self) -> Result<PathBuf, Failure> {
+        let folder = self.folder.clone().or_else(config::default_folder);
+        folder.ok_or_else(|| {
+            Failure::misuse("no folder is known, since HOME is not set").hint("name one with --folder")
+        })
+    }
+
+    pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
+        match &self.server {
+            Some(address) => {
+                let token = std::env::var("BERTH_TOKEN").unwrap_or_default();
+                Ok(Endpoint::new(address.parse::<berth_client::Address>()?, token.trim())?)
+            }
+            None => Ok(Endpoint::of_folder(&self.folder()?)?),
+        }
+    }
+}
+
+/// The project a command is about.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ProjectArg {
+    /// The project; the one chosen with `project set` when absent
+    #[arg(short, long, env = "BERTH_PROJECT", value_name = "NAME")]
+    pub(crate) project: Option<String>,
+}
+
+/// A workload by project and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) project: String,
+    pub(crate) name: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.project, self.name)
+    }
+}
+
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) spelling: Spelling,
+    pub(crate) config: Config,
+}
+
+impl Session {
+    pub(crate) fn open(server: &ServerArgs, user: Option<&str>, spelling: Spelling) -> anyhow::Result<Self> {
+        let user = user.map_or_else(user_name, str::to_owned);
+        let config = Config::load(config::default_path().as_deref())?;
+        Ok(Self { client: Client::new(server.endpoint()?, &user), spelling, config })
+    }
+
+    pub(crate) fn look(&self, output: OutputArgs) -> Look {
+        Look {
+            wide: output.output == Form::Wide,
+            headers: !output.no_headers,
+            colour: output::has_colour(),
+            clock: Clock::of_machine(),
+            spelling: self.spelling,
+            default_project: self.config.project.clone(),
+        }
+    }
+
+    /// Writes an answer to stdout.
+    pub(crate) fn show(&self, output: OutputArgs, what: &impl Show) -> anyhow::Result<()> {
+        let text = output::render(output.output, &self.look(output), what)?;
+        output::write_part(text.as_bytes()).map(|_| ())
+    }
+
+    /// The project that is named or chosen, if one is.
+    pub(crate) fn chosen_project(&self, argument: &ProjectArg) -> Result<Option<String>, Failure> {
+        let project = argument.project.clone().or_else(|| self.config.project.clone());
+        if let Some(project) = &project {
+            names::check("project", project)?;
+        }
+        Ok(project)
+    }
+
+    /// The project that is named or chosen, or the only one there is.
+    pub(crate) async fn project(&self, argument: &ProjectArg) -> anyhow::Result<String> {
+        if let Some(project) = self.chosen_project(argument)? {
+            return Ok(project);
+        }
+        let command = self.spelling.command();
+        let mut projects = self.client.projects(None).await?.items;
+        match projects.len() {
+            0 => Err(Failure::new(Exit::NotFound, "there is no project yet")
+                .hint(format!("create one with `{command} project create NAME --quota GPUS`"))
+                .into()),
+            1 => Ok(projects.remove(0).name),
+            _ => {
+                let names: Vec<&str> = projects.iter().map(|project| project.name.as_str()).collect();
+                Err(Failure::misuse("no project is named or chosen")
+                    .hint(format!(
+                        "name one with -p, or choose one for all commands with `{command} project set NAME`: {}",
+                        names.join(", ")
+                    ))
+                    .into())
+            }
+        }
+    }
+
+    /// A workload by what a person typed: `name`, or `project/name` as lists write it.
+    pub(crate) async fn place(&self, text: &str, argument: &ProjectArg) -> anyhow::Result<Place> {
+        let (project, name) = match text.split_once('/') {
+            Some((project, name)) => (Some(project), name),
+            None => (None, text),
+        };
+        names::check("workload", name)?;
+        let project = match project {
+            Some(project) => {
+                names::check("project", project)?;
+                project.to_owned()
+            }
+            None => self.project(argument).await?,
+        };
+        Ok(Place { project, name: name.to_owned() })
+    }
+
+    /// Adds to "not found" which name was probably meant.
+    pub(crate) async fn missing_project(&self, error: ClientError, project: &str) -> anyhow::Error {
+        if error.problem().is_none_or(|problem| problem.code != Code::NotFound) {
+            return error.into();
+        }
+        match self.client.projects(None).await {
+            Ok(projects) => self.no_such_project(project, &projects.items).unwrap_or_else(|| error.into()),
+            Err(_) => error.into(),
+        }
+    }
+
+    fn no_such_project(&self, project: &str, projects: &[Project]) -> Option<anyhow::Error> {
+        if projects.iter().any(|other| other.name == project) {
+            return None;
+        }
+        let all = format!("all are shown by `{} project list`", self.spelling.command());
+        let hint = match names::nearest(project, projects.iter().map(|other| other.name.as_str())) {
+            Some(nearest) => format!("did you mean {nearest}? {all}"),
+            None => all,
+        };
+        let text = format!("there is no project {}", names::quoted(project));
+        Some(Failure::new(Exit::NotFound, text).hint(hint).into())
+    }
+
+    /// Adds to "not found" what is missing, project or workload, and which name was probably meant.
+    pub(crate) async fn missing(&self, error: ClientError, place: &Place) -> anyhow::Error {
+        if error.problem().is_none_or(|problem| problem.code != Code::NotFound) {
+            return error.into();
+        }
+        if let Ok(projects) = self.client.projects(None).await
+            && let Some(missing) = self.no_such_project(&place.project, &projects.items)
+        {
+            return missing;
+        }
+        let Place { project, name } = place;
+        let all = format!("all are shown by `{} list -p {project}`", self.spelling.command());
+        let Ok(others) = self.client.all_workloads(&WorkloadQuery::default()).await else {
+            return error.into();
+        };
+        let here = others.value.items.iter().filter(|other| other.project == *project);
+        let hint = match others.value.items.iter().find(|other| other.name == *name) {
+            Some(other) => format!("there is one in another project: {}/{name}", other.project),
+            None => match names::nearest(name, here.map(|other| other.name.as_str())) {
+                Some(nearest) => format!("did you mean {nearest}? {all}"),
+                None => all,
+            },
+        };
+        Failure::new(Exit::NotFound, format!("{project} has no workload {name}")).hint(hint).into()
+    }
+
+    /// Says something to the person. In the words of the report it was data; here it is talk.
+    pub(crate) fn say(&self, text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// The name of the person who runs this process, from the system rather than from what the environment claims.
+fn user_name() -> String {
+    use std::os::unix::fs::MetadataExt;
+    let from_environment = || std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
+    let Ok(process) = std::fs::metadata("/proc/self") else { return from_environment() };
+    let uid = process.uid().to_string();
+    let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut accounts = accounts.lines().map(|line| line.split(':'));
+    let found = accounts.find_map(|mut fields| {
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    });
+    // People of a directory service are in no file; the environment knows them.
+    found.or_else(|| Some(from_environment()).filter(|name| !name.is_empty())).unwrap_or(uid)
+}

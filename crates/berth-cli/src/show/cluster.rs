@@ -1,0 +1,28 @@
+//! The installation as a whole.
+
+use super::Page;
+use crate::output::{Look, Show};
+use berth_api::Cluster;
+
+impl Show for Cluster {
+    fn text(&self, look: &Look) -> String {
+        let mut page = Page::default();
+        page.line("Version", &self.version);
+        page.line("Mode", &self.mode);
+        page.line("Folder", &self.folder);
+        page.line(
+            "Since",
+            format!("{} ({} ago)", look.clock.local(self.started_at), look.clock.age(self.started_at)),
+        );
+        page.line("Nodes", format!("{} of {} take work", self.nodes_ready, self.nodes));
+        let declared = if self.declared { ", declared for trying it out" } else { "" };
+        page.line("GPUs", format!("{} of {} given{declared}", self.gpus_allocated, self.gpus));
+        page.line("Workloads", format!("{} running, {} waiting", self.running_count, self.waiting_count));
+        page.line("Projects", self.projects.to_string());
+        page.render()
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.folder.clone()]
+    }
+}

@@ -1,0 +1,23 @@
+//! What the things of the API look like to people.
+
+mod cluster;
+mod events;
+mod nodes;
+mod owners;
+mod page;
+pub(crate) mod runai;
+mod submitted;
+mod volumes;
+mod why;
+mod workload;
+mod workloads;
+
+#[cfg(test)]
+pub(crate) mod examples;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use events::event_line;
+pub(crate) use page::Page;
+pub(crate) use workload::Described;
+pub(crate) use workloads::{Finished, workload_table};

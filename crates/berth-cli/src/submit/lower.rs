@@ -1,0 +1,125 @@
+//! From flags to a request: what is written on the command line wins over the file.
+
+use super::args::SubmitArgs;
+use crate::failure::Failure;
+use berth_api::{KindName, RuntimeName, ServiceType, WorkloadRequest};
+use serde::de::{DeserializeOwned, value::StrDeserializer};
+
+pub(crate) fn lower(
+    arguments: &SubmitArgs,
+    mut request: WorkloadRequest,
+) -> Result<WorkloadRequest, Failure> {
+    set(&mut request.name, &arguments.name);
+    set(&mut request.name_prefix, &arguments.name_prefix);
+    if arguments.name.is_some() {
+        request.name_prefix = None;
+    } else if arguments.name_prefix.is_some() {
+        request.name = None;
+    }
+    if let Some(project) = &arguments.project.project {
+        request.project.clone_from(project);
+    }
+    if let Some(image) = &arguments.image {
+        request.image.clone_from(image);
+    }
+    lower_kind(arguments, &mut request);
+    lower_amounts(arguments, &mut request);
+    lower_process(arguments, &mut request)?;
+    request.mounts.extend(arguments.volume.iter().cloned());
+    request.volumes.extend(arguments.pvc.iter().cloned());
+    if !arguments.port.is_empty() {
+        request.ports.clone_from(&arguments.port);
+    }
+    if let Some(name) = &arguments.service_type {
+        request.service_type = Some(known::<ServiceType>(name));
+    }
+    if let Some(name) = &arguments.runtime {
+        request.runtime = known::<RuntimeName>(name);
+    }
+    Ok(request)
+}
+
+fn lower_kind(arguments: &SubmitArgs, request: &mut WorkloadRequest) {
+    set(&mut request.workers, &arguments.workers);
+    set(&mut request.min_workers, &arguments.min_workers);
+    if arguments.interactive {
+        request.kind = KindName::Interactive;
+    } else if arguments.inference {
+        request.kind = KindName::Inference;
+    } else if request.kind == KindName::Train && request.workers.is_some_and(|workers| workers > 1) {
+        request.kind = KindName::Distributed;
+    }
+    if arguments.preemptible {
+        request.preemptible = Some(true);
+    }
+    set(&mut request.priority, &arguments.priority);
+    set(&mut request.max_run_secs, &arguments.max_run_time);
+    set(&mut request.backoff_limit, &arguments.backoff_limit);
+    set(&mut request.grace_secs, &arguments.grace);
+}
+
+fn lower_amounts(arguments: &SubmitArgs, request: &mut WorkloadRequest) {
+    // Either says how much of a device is asked for, so one on the command line replaces the other of the file.
+    if arguments.gpus.is_some() {
+        request.gpu_memory = None;
+    } else if arguments.gpu_memory.is_some() {
+        request.gpus = None;
+    }
+    set(&mut request.gpus, &arguments.gpus);
+    set(&mut request.gpu_memory, &arguments.gpu_memory);
+    set(&mut request.gpu_devices, &arguments.gpu_devices);
+    if !arguments.gpu_models.is_empty() {
+        request.gpu_models.clone_from(&arguments.gpu_models);
+    }
+    set(&mut request.cpu, &arguments.cpu);
+    set(&mut request.memory, &arguments.memory);
+    request.large_shm |= arguments.large_shm;
+    set(&mut request.node_pool, &arguments.node_pool);
+    request.node_selector.extend(arguments.node_selector.iter().cloned());
+    set(&mut request.topology_required, &arguments.topology);
+    set(&mut request.topology_preferred, &arguments.topology_preferred);
+    request.spread |= arguments.spread;
+}
+
+/// The report writes `--command CMD --args ARG`; today one writes `-- CMD ARG`. A command by flag makes what follows `--`
+/// its arguments.
+fn lower_process(arguments: &SubmitArgs, request: &mut WorkloadRequest) -> Result<(), Failure> {
+    let command: Vec<String> = arguments.command.iter().filter(|word| !word.is_empty()).cloned().collect();
+    let mut trailing = arguments.trailing.clone();
+    if !arguments.args.is_empty() && !trailing.is_empty() {
+        return Err(Failure::misuse("arguments are named by --args and after `--`")
+            .hint("write all of them after `--`: berth submit NAME -i IMAGE -- CMD ARG ARG"));
+    }
+    if !arguments.command.is_empty() && command.is_empty() && trailing.is_empty() {
+        return Err(
+            Failure::misuse("--command names no command").hint("write --command CMD, or `-- CMD ARGS`")
+        );
+    }
+    if !command.is_empty() {
+        request.command = command;
+        request.args = if trailing.is_empty() { arguments.args.clone() } else { trailing };
+    } else if !trailing.is_empty() {
+        request.command = vec![trailing.remove(0)];
+        request.args = trailing;
+    } else if !arguments.args.is_empty() {
+        request.args.clone_from(&arguments.args);
+    }
+    request.environment.extend(arguments.environment.iter().cloned());
+    set(&mut request.working_dir, &arguments.working_dir);
+    request.local_image |= arguments.local_image;
+    set(&mut request.progress_pattern, &arguments.progress_pattern);
+    Ok(())
+}
+
+fn set<T: Clone>(field: &mut Option<T>, argument: &Option<T>) {
+    if argument.is_some() {
+        field.clone_from(argument);
+    }
+}
+
+/// A value by its name in the API. The parser of arguments let only such names through.
+fn known<T: DeserializeOwned>(name: &str) -> T {
+    let words: StrDeserializer<'_, serde::de::value::Error> =
+        serde::de::IntoDeserializer::into_deserializer(name);
+    T::deserialize(words).expect("the parser of arguments lists the names of the API")
+}

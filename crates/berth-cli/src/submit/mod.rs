@@ -1,0 +1,106 @@
+//! `berth submit`: a request from flags and a file, sent once.
+
+mod args;
+mod command_line;
+mod file;
+mod lower;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    failure::{Exit, Failure},
+    names,
+    output::{self, Form, Spelling},
+    session::{Place, Session},
+    wait,
+};
+pub(crate) use args::SubmitArgs;
+use berth_api::{Submitted, WorkloadRequest};
+pub(crate) use command_line::shown as shown_command_line;
+pub(crate) use values::{parse_secs, parse_selector};
+
+/// Carries out `submit`. `command_line` is what the person typed, to be shown later.
+pub(crate) async fn run(
+    session: &Session,
+    arguments: &SubmitArgs,
+    command_line: String,
+) -> anyhow::Result<Exit> {
+    let mut request = request(arguments)?;
+    if request.project.is_empty() || arguments.project.project.is_some() {
+        request.project = session.project(&arguments.project).await?;
+    }
+    request.command_line = Some(command_line);
+    if arguments.dry_run {
+        return match session.client.preview(&request).await {
+            Ok(preview) => {
+                warn(&preview.warnings);
+                session.show(arguments.output, &preview)?;
+                Ok(Exit::Done)
+            }
+            Err(error) => Err(session.missing_project(error, &request.project).await),
+        };
+    }
+    let submitted = match session.client.submit(&request).await {
+        Ok(submitted) => submitted,
+        Err(error) => return Err(session.missing_project(error, &request.project).await),
+    };
+    warn(&submitted.warnings);
+    confirm(session, arguments, &submitted)?;
+    match arguments.wait {
+        None => Ok(Exit::Done),
+        Some(until) => {
+            let Submitted { workload, .. } = submitted;
+            let place = Place { project: workload.project, name: workload.name };
+            wait::wait_for(session, &[place], until, None).await
+        }
+    }
+}
+
+/// The request of file and flags, without the server's help; its project may be empty still.
+pub(crate) fn request(arguments: &SubmitArgs) -> anyhow::Result<WorkloadRequest> {
+    let base = match &arguments.file {
+        Some(path) => file::read(path)?,
+        None => WorkloadRequest::default(),
+    };
+    let request = lower::lower(arguments, base)?;
+    if let Some(name) = &request.name {
+        names::check("workload", name)?;
+    }
+    if !request.project.is_empty() {
+        names::check("project", &request.project)?;
+    }
+    if request.image.is_empty() && request.command.is_empty() {
+        return Err(Failure::misuse("there is nothing to run: neither an image nor a command is named")
+            .hint("name an image with -i, or a command after `--`: berth submit NAME -g 1 -- python train.py")
+            .into());
+    }
+    Ok(request)
+}
+
+fn confirm(session: &Session, arguments: &SubmitArgs, submitted: &Submitted) -> anyhow::Result<()> {
+    let (name, project) = (&submitted.workload.name, &submitted.workload.project);
+    let is_for_people = matches!(arguments.output.output, Form::Table | Form::Wide);
+    match session.spelling {
+        Spelling::Runai if is_for_people => {
+            let text = format!(
+                "The job '{name}' has been submitted successfully\n\
+                 You can run `runai get {name} -p {project}` to check the job status\n"
+            );
+            output::write_part(text.as_bytes()).map(|_| ())
+        }
+        _ => {
+            session.say(&format!(
+                "berth: {project}/{name} was submitted; follow it with `berth logs {project}/{name} -f`"
+            ));
+            session.show(arguments.output, submitted)
+        }
+    }
+}
+
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("berth: warning: {}", output::table::one_line(warning));
+    }
+}

@@ -1,0 +1,227 @@
+//! Every route of the API, by name.
+
+use crate::{
+    Client, ClientError, EventStream, Listed, LogStream,
+    query::{path, with_query},
+};
+use berth_api::{
+    Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings, EventList, EventQuery,
+    LogQuery, Node, NodeList, Preview, Project, ProjectList, ProjectSettings, Series, SeriesList,
+    SeriesQuery, Submitted, Volume, VolumeList, VolumeRequest, Warned, Why, Workload, WorkloadList,
+    WorkloadQuery, WorkloadRequest,
+};
+use hyper::Method;
+use serde_json::json;
+
+const NOTHING: Option<&()> = None;
+
+impl Client {
+    /// The installation as a whole.
+    pub async fn cluster(&self) -> Result<Cluster, ClientError> {
+        self.get(&path(&["cluster"])).await
+    }
+
+    /// Whether the server is up, and whether it takes requests.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.text("/readyz").await.map(|_| ())
+    }
+
+    /// Numbers for Prometheus.
+    pub async fn metrics(&self) -> Result<String, ClientError> {
+        self.text("/metrics").await
+    }
+
+    /// The description of the API.
+    pub async fn openapi(&self) -> Result<String, ClientError> {
+        self.text("/openapi.json").await
+    }
+
+    /// All projects, with what they have in a pool.
+    pub async fn projects(&self, pool: Option<&str>) -> Result<ProjectList, ClientError> {
+        self.get(&with_query(path(&["projects"]), &json!({ "pool": pool }))).await
+    }
+
+    /// One project.
+    pub async fn project(&self, name: &str, pool: Option<&str>) -> Result<Project, ClientError> {
+        self.get(&with_query(path(&["projects", name]), &json!({ "pool": pool }))).await
+    }
+
+    /// Makes a project.
+    pub async fn create_project(&self, settings: &ProjectSettings) -> Result<Warned<Project>, ClientError> {
+        self.send(Method::POST, &path(&["projects"]), Some(settings)).await
+    }
+
+    /// Changes what is set of a project.
+    pub async fn update_project(
+        &self,
+        name: &str,
+        settings: &ProjectSettings,
+    ) -> Result<Warned<Project>, ClientError> {
+        self.send(Method::PATCH, &path(&["projects", name]), Some(settings)).await
+    }
+
+    /// Deletes a project that nothing depends on.
+    pub async fn delete_project(&self, name: &str) -> Result<(), ClientError> {
+        self.send_for_nothing(Method::DELETE, &path(&["projects", name]), NOTHING).await
+    }
+
+    /// All departments, with what they have in a pool.
+    pub async fn departments(&self, pool: Option<&str>) -> Result<DepartmentList, ClientError> {
+        self.get(&with_query(path(&["departments"]), &json!({ "pool": pool }))).await
+    }
+
+    /// One department.
+    pub async fn department(&self, name: &str, pool: Option<&str>) -> Result<Department, ClientError> {
+        self.get(&with_query(path(&["departments", name]), &json!({ "pool": pool }))).await
+    }
+
+    /// Makes a department.
+    pub async fn create_department(
+        &self,
+        settings: &DepartmentSettings,
+    ) -> Result<Warned<Department>, ClientError> {
+        self.send(Method::POST, &path(&["departments"]), Some(settings)).await
+    }
+
+    /// Changes what is set of a department.
+    pub async fn update_department(
+        &self,
+        name: &str,
+        settings: &DepartmentSettings,
+    ) -> Result<Warned<Department>, ClientError> {
+        self.send(Method::PATCH, &path(&["departments", name]), Some(settings)).await
+    }
+
+    /// Deletes a department that nothing depends on.
+    pub async fn delete_department(&self, name: &str) -> Result<(), ClientError> {
+        self.send_for_nothing(Method::DELETE, &path(&["departments", name]), NOTHING).await
+    }
+
+    /// All nodes.
+    pub async fn nodes(&self) -> Result<NodeList, ClientError> {
+        self.get(&path(&["nodes"])).await
+    }
+
+    /// One node.
+    pub async fn node(&self, name: &str) -> Result<Node, ClientError> {
+        self.get(&path(&["nodes", name])).await
+    }
+
+    /// Cordons, uncordons or drains a node, by the verb of the route.
+    pub async fn node_action(&self, name: &str, verb: &str) -> Result<Node, ClientError> {
+        self.send(Method::POST, &path(&["nodes", name, verb]), NOTHING).await
+    }
+
+    /// Submits a workload. It is on the disk of the server when this returns.
+    pub async fn submit(&self, request: &WorkloadRequest) -> Result<Submitted, ClientError> {
+        self.send(Method::POST, &path(&["workloads"]), Some(request)).await
+    }
+
+    /// What a submission would do.
+    pub async fn preview(&self, request: &WorkloadRequest) -> Result<Preview, ClientError> {
+        let path = with_query(path(&["workloads"]), &json!({ "dry_run": true }));
+        self.send(Method::POST, &path, Some(request)).await
+    }
+
+    /// A page of workloads.
+    pub async fn workloads(&self, query: &WorkloadQuery) -> Result<Listed<WorkloadList>, ClientError> {
+        self.listed(&with_query(path(&["workloads"]), query)).await
+    }
+
+    /// All workloads of a query, page by page, and the last event that the first page includes.
+    pub async fn all_workloads(&self, query: &WorkloadQuery) -> Result<Listed<WorkloadList>, ClientError> {
+        let mut all = self.workloads(query).await?;
+        while let Some(next) = all.value.next.take() {
+            let query = WorkloadQuery { cursor: Some(next.clone()), ..query.clone() };
+            let page = self.workloads(&query).await?.value;
+            // A server that sends the same page for ever must not keep us for ever.
+            if page.items.is_empty() || page.next.as_ref() == Some(&next) {
+                break;
+            }
+            all.value.items.extend(page.items);
+            all.value.next = page.next;
+        }
+        Ok(all)
+    }
+
+    /// One workload: the unfinished one of that name, or the newest finished one.
+    pub async fn workload(&self, project: &str, name: &str) -> Result<Workload, ClientError> {
+        self.get(&path(&["workloads", project, name])).await
+    }
+
+    /// Ends a workload for good.
+    pub async fn delete_workload(&self, project: &str, name: &str) -> Result<Workload, ClientError> {
+        self.send(Method::DELETE, &path(&["workloads", project, name]), NOTHING).await
+    }
+
+    /// Suspends or resumes a workload, by the verb of the route.
+    pub async fn workload_action(
+        &self,
+        project: &str,
+        name: &str,
+        verb: &str,
+    ) -> Result<Workload, ClientError> {
+        self.send(Method::POST, &path(&["workloads", project, name, verb]), NOTHING).await
+    }
+
+    /// Why a workload waits.
+    pub async fn why(&self, project: &str, name: &str) -> Result<Why, ClientError> {
+        self.get(&path(&["workloads", project, name, "why"])).await
+    }
+
+    /// What a workload printed.
+    pub async fn logs(
+        &self,
+        project: &str,
+        name: &str,
+        query: &LogQuery,
+    ) -> Result<LogStream<'_>, ClientError> {
+        LogStream::open(self, with_query(path(&["workloads", project, name, "logs"]), query)).await
+    }
+
+    /// A page of events.
+    pub async fn events(&self, query: &EventQuery) -> Result<EventList, ClientError> {
+        self.get(&with_query(path(&["events"]), query)).await
+    }
+
+    /// Events as they happen. The stream is opened again by itself, after the last event that was seen.
+    pub fn event_stream(&self, query: &EventQuery) -> EventStream<'_> {
+        EventStream::new(self, query)
+    }
+
+    /// The names of all series.
+    pub async fn series(&self) -> Result<SeriesList, ClientError> {
+        self.get(&path(&["series"])).await
+    }
+
+    /// A part of a series.
+    pub async fn series_points(&self, query: &SeriesQuery) -> Result<Series, ClientError> {
+        self.get(&with_query(path(&["series", "points"]), query)).await
+    }
+
+    /// All volumes.
+    pub async fn volumes(&self) -> Result<VolumeList, ClientError> {
+        self.get(&path(&["volumes"])).await
+    }
+
+    /// Makes a volume.
+    pub async fn create_volume(&self, request: &VolumeRequest) -> Result<Volume, ClientError> {
+        self.send(Method::POST, &path(&["volumes"]), Some(request)).await
+    }
+
+    /// Deletes a volume that nothing uses.
+    pub async fn delete_volume(&self, name: &str) -> Result<(), ClientError> {
+        self.send_for_nothing(Method::DELETE, &path(&["volumes", name]), NOTHING).await
+    }
+
+    /// Writes a backup on the server's machine.
+    pub async fn backup(&self, request: &BackupRequest) -> Result<Backup, ClientError> {
+        self.send(Method::POST, &path(&["backup"]), Some(request)).await
+    }
+
+    /// Asks the server to end. It answers before it has.
+    pub async fn shutdown(&self, end_workloads: bool) -> Result<(), ClientError> {
+        let path = with_query(path(&["shutdown"]), &json!({ "end_workloads": end_workloads }));
+        self.send_for_nothing(Method::POST, &path, NOTHING).await
+    }
+}

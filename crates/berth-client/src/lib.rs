@@ -1,0 +1,25 @@
+//! Calls the API: finds the server, sends requests, reads answers, follows streams.
+//!
+//! Owns the connection and what can go wrong with it. Knows what is said over the wire, and nothing behind it; prints
+//! nothing, and decides nothing.
+//!
+//! ```text
+//! Endpoint::find(folder) --> Client --> one request at a time over one kept connection
+//!                                  \--> a stream or a log: a connection of its own
+//! ```
+
+mod address;
+mod calls;
+mod client;
+mod connection;
+mod endpoint;
+mod error;
+mod query;
+mod sse;
+mod stream;
+
+pub use address::Address;
+pub use client::{Client, Limits, Listed};
+pub use endpoint::{Endpoint, running};
+pub use error::ClientError;
+pub use stream::{EventStream, LogStream};
