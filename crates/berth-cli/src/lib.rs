@@ -24,6 +24,7 @@ mod session;
 mod show;
 mod sim;
 mod submit;
+mod up;
 mod wait;
 
 use clap::{
@@ -74,6 +75,8 @@ fn help_end() -> String {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start berth on this machine
+    Up(up::UpArgs),
     /// Submit a workload
     Submit(Box<submit::SubmitArgs>),
     /// List workloads
@@ -188,6 +191,7 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
             let Command::Sim(command) = cli.command else { unreachable!("it was just looked at") };
             return sim::run(command);
         }
+        Command::Up(arguments) => up::run(server, arguments)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut text);
@@ -232,7 +236,8 @@ async fn call(session: &Session, command: &Command) -> anyhow::Result<Exit> {
         Command::Project(command) => project::run(session, command).await,
         Command::Department(command) => department::run(session, command).await,
         Command::Node(command) => node::run(session, command).await,
-        Command::Sim(_)
+        Command::Up(_)
+        | Command::Sim(_)
         | Command::Completions { .. }
         | Command::Submit(_)
         | Command::Bash(_)

@@ -10,8 +10,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The seam for what runs inside of a workload: `berth shim` and `berth quickstart`, with the arguments of the process.
+/// What runs inside of a workload: `berth shim` and `berth quickstart`, with the arguments of the process.
 fn inside_a_workload(word: &str) -> ExitCode {
-    eprintln!("berth: `{word}` is not part of this build");
-    ExitCode::from(2)
+    let arguments = std::env::args_os().skip(2);
+    match word {
+        "shim" => berth_agent::shim_main(arguments),
+        _ => berth_agent::quickstart_main(arguments),
+    }
 }

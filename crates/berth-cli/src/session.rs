@@ -201,7 +201,7 @@ impl Session {
 }
 
 /// The name of the person who runs this process, from the system rather than from what the environment claims.
-fn user_name() -> String {
+pub(crate) fn user_name() -> String {
     use std::os::unix::fs::MetadataExt;
     let from_environment = || std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
     let Ok(process) = std::fs::metadata("/proc/self") else { return from_environment() };

@@ -70,6 +70,7 @@ pub struct Running {
     pub address: SocketAddr,
     /// What a person should know, such as what this machine cannot do.
     pub notes: Vec<String>,
+    declared: bool,
     folder: Folder,
     shared: Arc<Shared>,
     messages: Sender<Message>,
@@ -190,6 +191,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     Ok(Running {
         address,
         notes,
+        declared,
         folder,
         shared,
         messages,
@@ -210,6 +212,28 @@ impl Running {
             Some(asked) => asked.await.unwrap_or(Shutdown::KeepWorkloads),
             None => std::future::pending().await,
         }
+    }
+
+    /// What there is, in a sentence.
+    pub fn summary(&self) -> String {
+        let platform = self.shared.read();
+        let nodes = platform.engine().nodes();
+        let gpus: usize = nodes.values().map(|node| node.devices.len()).sum();
+        let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let declared = if self.declared { ", declared" } else { "" };
+        format!(
+            "{} with {}{declared}; {}; {}",
+            count(nodes.len(), "node"),
+            count(gpus, "GPU"),
+            count(platform.engine().projects().len(), "project"),
+            count(platform.unfinished().count(), "unfinished workload"),
+        )
+    }
+
+    /// The first project by name, for examples.
+    pub fn first_project(&self) -> Option<String> {
+        let platform = self.shared.read();
+        platform.engine().projects().values().map(|project| project.name.clone()).min()
     }
 
     /// How many workloads have tasks now.
