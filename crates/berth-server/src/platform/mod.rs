@@ -19,6 +19,9 @@ mod texts;
 mod view;
 mod why;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
 pub(crate) use record::{Parked, Record, TaskRecord, VolumeRecord};
