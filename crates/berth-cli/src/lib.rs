@@ -6,6 +6,7 @@
 //! arguments --(runai: their spelling becomes ours)--> Command --> Session --> one call --> Show --> stdout
 //! ```
 
+mod backup;
 mod config;
 mod department;
 mod describe;
@@ -15,16 +16,20 @@ mod history;
 mod lifecycle;
 mod list;
 mod logs;
+mod man;
 mod names;
 mod node;
 mod output;
 mod project;
 mod runai;
+mod server;
 mod session;
 mod show;
 mod sim;
 mod submit;
+mod top;
 mod up;
+mod volume;
 mod wait;
 
 use clap::{
@@ -75,8 +80,12 @@ fn help_end() -> String {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start berth on this machine
+    /// Start a server on this machine
     Up(up::UpArgs),
+    /// End the server
+    Down(server::DownArgs),
+    /// Show whether the server runs, and what it has
+    Status(output::OutputArgs),
     /// Submit a workload
     Submit(Box<submit::SubmitArgs>),
     /// List workloads
@@ -98,6 +107,9 @@ enum Command {
     Suspend(lifecycle::ManyArgs),
     /// Let suspended workloads wait for their place again
     Resume(lifecycle::ManyArgs),
+    /// Watch what nodes and workloads do
+    #[command(subcommand, arg_required_else_help = true)]
+    Top(top::TopCommand),
     /// Show what happened
     Events(events::EventsArgs),
     /// Show what has ended, and who had how many GPUs when
@@ -111,6 +123,15 @@ enum Command {
     /// Nodes: hosts, and whether they take work
     #[command(subcommand, arg_required_else_help = true)]
     Node(node::NodeCommand),
+    /// Volumes: named folders that workloads share
+    #[command(subcommand, arg_required_else_help = true)]
+    Volume(volume::VolumeCommand),
+    /// Write everything into one file
+    Backup(backup::BackupArgs),
+    /// Make a folder from a backup
+    Restore(backup::RestoreArgs),
+    /// Print the releases of this command and of the server
+    Version(server::VersionArgs),
     /// Try the scheduler on a virtual cluster
     #[command(subcommand, arg_required_else_help = true)]
     Sim(sim::SimCommand),
@@ -119,6 +140,12 @@ enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write all of them into a folder
+    Man {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        folder: Option<std::path::PathBuf>,
     },
     /// Open a shell in a workload; comes with a later release
     #[command(hide = true)]
@@ -191,13 +218,16 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
             let Command::Sim(command) = cli.command else { unreachable!("it was just looked at") };
             return sim::run(command);
         }
-        Command::Up(arguments) => up::run(server, arguments)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut text);
             write_data(&text)?;
             Exit::Done
         }
+        Command::Man { folder } => man::run(folder.as_deref(), Cli::command())?,
+        Command::Up(arguments) => up::run(server, arguments)?,
+        Command::Restore(arguments) => backup::restore(server, arguments)?,
+        Command::Version(arguments) => server::version(server, *arguments)?,
         Command::Bash(_) | Command::Exec(_) => {
             return Err(Failure::misuse(
                 "shells and commands inside of a workload come with `berth exec` of a later release",
@@ -231,17 +261,17 @@ async fn call(session: &Session, command: &Command) -> anyhow::Result<Exit> {
         Command::Delete(arguments) => lifecycle::run(session, Verb::Delete, arguments).await,
         Command::Suspend(arguments) => lifecycle::run(session, Verb::Suspend, arguments).await,
         Command::Resume(arguments) => lifecycle::run(session, Verb::Resume, arguments).await,
+        Command::Top(command) => top::run(session, command).await,
         Command::Events(arguments) => events::run(session, arguments).await,
         Command::History(arguments) => history::run(session, arguments).await,
         Command::Project(command) => project::run(session, command).await,
         Command::Department(command) => department::run(session, command).await,
         Command::Node(command) => node::run(session, command).await,
-        Command::Up(_)
-        | Command::Sim(_)
-        | Command::Completions { .. }
-        | Command::Submit(_)
-        | Command::Bash(_)
-        | Command::Exec(_) => {
+        Command::Volume(command) => volume::run(session, command).await,
+        Command::Backup(arguments) => backup::backup(session, arguments).await,
+        Command::Down(arguments) => server::down(session, arguments).await,
+        Command::Status(output) => server::status(session, *output).await,
+        _ => {
             unreachable!("commands that need more than a server are carried out before")
         }
     }

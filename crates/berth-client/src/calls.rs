@@ -220,8 +220,8 @@ impl Client {
     }
 
     /// Asks the server to end. It answers before it has.
-    pub async fn shutdown(&self, end_workloads: bool) -> Result<(), ClientError> {
-        let path = with_query(path(&["shutdown"]), &json!({ "end_workloads": end_workloads }));
+    pub async fn shutdown(&self, keep_workloads: bool) -> Result<(), ClientError> {
+        let path = with_query(path(&["shutdown"]), &json!({ "keep_workloads": keep_workloads }));
         self.send_for_nothing(Method::POST, &path, NOTHING).await
     }
 }

@@ -72,6 +72,11 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Headers and rows, for whoever draws them in another way.
+    pub(crate) fn parts(self) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
+        (self.headers, self.rows)
+    }
+
     pub(crate) fn render(&self, headers: bool, colour: bool) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].text.chars().count());

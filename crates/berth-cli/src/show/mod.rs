@@ -18,6 +18,7 @@ pub(crate) mod examples;
 mod tests;
 
 pub(crate) use events::event_line;
+pub(crate) use nodes::{node_state, size};
 pub(crate) use page::Page;
 pub(crate) use workload::Described;
-pub(crate) use workloads::{Finished, workload_table};
+pub(crate) use workloads::{Finished, paint, workload_cells, workload_table};

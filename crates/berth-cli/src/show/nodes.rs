@@ -18,7 +18,7 @@ impl Show for NodeList {
         for node in &self.items {
             let mut row = vec![
                 node.name.clone().into(),
-                state(node.state),
+                node_state(node.state),
                 node.pool.clone().into(),
                 node.devices.len().to_string().into(),
                 node.gpus_allocated.to_string().into(),
@@ -81,7 +81,7 @@ fn device_table(devices: &[DeviceView]) -> Table {
     table
 }
 
-fn state(state: NodeState) -> Cell {
+pub(crate) fn node_state(state: NodeState) -> Cell {
     let paint = match state {
         NodeState::Ready => Paint::Good,
         NodeState::Cordoned | NodeState::Draining => Paint::Busy,
@@ -101,7 +101,7 @@ fn labels(node: &Node) -> String {
 }
 
 /// Bytes of something measured, rounded to a tenth of the largest unit it fills: nobody wants to read all of its digits.
-pub(super) fn size(bytes: Bytes) -> String {
+pub(crate) fn size(bytes: Bytes) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes.0 >> shift > 0) {
         None => bytes.to_string(),

@@ -62,7 +62,7 @@ fn workload_row(workload: &Workload, look: &Look) -> Vec<Cell> {
     row
 }
 
-pub(super) fn paint(status: Status) -> Paint {
+pub(crate) fn paint(status: Status) -> Paint {
     match status {
         Status::Running | Status::Succeeded => Paint::Good,
         Status::Pending | Status::Starting | Status::Stopping | Status::Terminating => Paint::Busy,
@@ -112,6 +112,11 @@ pub(super) fn progress(progress: &ProgressView) -> String {
         text = format!("{text}{separator}{} left", time::short(Span::secs(left)));
     }
     text
+}
+
+/// GPUs, nodes and progress as every list writes them.
+pub(crate) fn workload_cells(workload: &Workload) -> (String, String, String) {
+    (gpus(workload), nodes(workload), workload.progress.as_ref().map(progress).unwrap_or_default())
 }
 
 /// Finished workloads, with how they ended.
