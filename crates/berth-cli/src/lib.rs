@@ -7,6 +7,7 @@
 //! ```
 
 mod backup;
+mod check;
 mod config;
 mod department;
 mod describe;
@@ -84,6 +85,8 @@ enum Command {
     Up(up::UpArgs),
     /// End the server
     Down(server::DownArgs),
+    /// Read the log of a stopped server again, and check what it arrives at
+    Check(check::CheckArgs),
     /// Show whether the server runs, and what it has
     Status(output::OutputArgs),
     /// Submit a workload
@@ -226,6 +229,7 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
         }
         Command::Man { folder } => man::run(folder.as_deref(), Cli::command())?,
         Command::Up(arguments) => up::run(server, arguments)?,
+        Command::Check(arguments) => check::run(server, *arguments)?,
         Command::Restore(arguments) => backup::restore(server, arguments)?,
         Command::Version(arguments) => server::version(server, *arguments)?,
         Command::Bash(_) | Command::Exec(_) => {

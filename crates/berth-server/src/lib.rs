@@ -31,4 +31,4 @@ pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::{Folder, ServerFile};
 pub use http::openapi;
-pub use run::{Config, Running, Shutdown, run};
+pub use run::{Config, Running, Shutdown, read_state, run};

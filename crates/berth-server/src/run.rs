@@ -14,7 +14,7 @@ use crate::{
 use berth_agent::{AgentConfig, ImageEntry};
 use berth_api::ProjectSettings;
 use berth_store::{Settings, Store};
-use berth_types::{Node, Policy, Time};
+use berth_types::{Node, Policy, State, Time};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -263,6 +263,13 @@ impl Running {
         let _ = self.http.await;
         self.folder.remove_server_file();
     }
+}
+
+/// Reads everything a stopped server has written, and gives the state it arrives at with its last event.
+pub fn read_state(folder: &Folder, policy: &Policy) -> Result<(State, u64), ServerError> {
+    let (store, start) = Store::open(&folder.store(), &Settings::default())?;
+    let (platform, seq) = controller::load(&store, policy, start.snapshot.as_ref())?;
+    Ok((platform.engine().state(), seq))
 }
 
 fn set_up(

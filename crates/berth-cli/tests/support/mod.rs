@@ -1,5 +1,9 @@
 //! The command as people run it: a home of its own, a server that answers what a test tells it to, and what was printed.
 
+#![allow(dead_code)] // Each test file uses a part of it.
+
+pub(crate) mod live;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -39,6 +43,17 @@ impl Home {
         self.folder.path()
     }
 
+    /// Where a person of this home is at home.
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 4] {
+        let folder = self.folder.path();
+        [
+            ("HOME", folder.to_owned()),
+            ("XDG_CONFIG_HOME", folder.join("config")),
+            ("XDG_DATA_HOME", folder.join("data")),
+            ("TZ", "UTC".into()),
+        ]
+    }
+
     /// Runs a command line of words without spaces.
     pub(crate) fn run(&self, line: &str) -> Ran {
         self.run_words(&line.split_whitespace().collect::<Vec<_>>())
@@ -51,10 +66,7 @@ impl Home {
             .arg0(words[0])
             .args(&words[1..])
             .env_clear()
-            .env("HOME", self.folder.path())
-            .env("XDG_CONFIG_HOME", self.folder.path().join("config"))
-            .env("XDG_DATA_HOME", self.folder.path().join("data"))
-            .env("TZ", "UTC")
+            .envs(self.environment())
             .stdin(Stdio::null())
             .output()
             .expect("the binary starts");
