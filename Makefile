@@ -55,7 +55,8 @@ mutants: ## breaks one rule of the engine at a time and asks whether a test noti
 bench: ## how fast the engine decides and the store writes; numbers go to target/bench/summary.json
 	@.ci/ensure rust
 	@echo "berth: measuring on one thread; a target that is missed is said and is no failure"
-	cargo run --release --locked -p berth-bench -- all
+	cargo build --release --locked -p berth-cli -p berth-bench
+	$(CARGO_TARGET_DIR)/release/berth-bench all
 
 fmt: ## format every file
 	@.ci/ensure rust lints

@@ -1,8 +1,9 @@
-//! How long the engine takes, what it allocates, and how both grow with the cluster; and what the store makes of the disk.
+//! How long the engine takes, what it allocates, and how both grow with the cluster; what the store makes of the disk; and
+//! what a person waits for in front of the running product.
 //!
 //! This crate owns the scenarios that are measured and the summary of their results. Each scenario knows how it must
 //! end (how many starts, evictions, which reason), so a fast wrong answer fails. It measures the engine and the store, each
-//! alone: it knows no server, no simulator and no checker.
+//! alone, and the `berth` program from outside, as its users meet it: it links no server, no simulator and no checker.
 //!
 //! ```text
 //! scenario --prepare(n)--> engine, changes, now     not measured
@@ -15,6 +16,7 @@ mod callgrind;
 mod cluster;
 mod counting;
 mod measure;
+mod platform;
 mod random;
 mod report;
 mod scenarios;
@@ -36,6 +38,7 @@ usage: berth-bench [all]              every scenario, its curve, instructions, a
        berth-bench huge --memory      the large cluster once, printing the peak memory of this process in bytes
        berth-bench store              the store: durable appends, and a start with a long history
        berth-bench store --memory DIR the start of a filled store, printing the peak memory of this process in bytes
+       berth-bench platform           the running product: submissions, starts, short tasks, memory, lists
        berth-bench one NAME N         one run of one size, for a profiler
        berth-bench profile            instructions of one run per scenario, by callgrind";
 
@@ -53,6 +56,8 @@ fn main() -> Result<ExitCode> {
             report.save()?;
             run_store(&mut report);
             report.save()?;
+            run_platform(&mut report);
+            report.save()?;
             callgrind::run_all(&mut report);
         }
         ["list"] => {
@@ -61,6 +66,7 @@ fn main() -> Result<ExitCode> {
             }
             println!("{:24} {}", huge::NAME, huge::ABOUT);
             println!("{:24} {}", store::NAME, store::ABOUT);
+            println!("{:24} {}", platform::NAME, platform::ABOUT);
             return Ok(ExitCode::SUCCESS);
         }
         ["scenario", name] => run_scenario(scenarios::find(name)?, &mut report),
@@ -74,6 +80,7 @@ fn main() -> Result<ExitCode> {
             println!("{}", store::peak_memory_bytes(folder)?);
             return Ok(ExitCode::SUCCESS);
         }
+        ["platform"] => run_platform(&mut report),
         ["one", name, size] => {
             let size = size.parse().context("the size is not a number")?;
             scenarios::run_once(name, size)?;
@@ -132,6 +139,13 @@ fn run_store(report: &mut Report) {
     println!("{}: {}", store::NAME, store::ABOUT);
     if let Err(error) = store::run(report) {
         report.fail(store::NAME, &error);
+    }
+}
+
+fn run_platform(report: &mut Report) {
+    println!("{}: {}", platform::NAME, platform::ABOUT);
+    if let Err(error) = platform::run(report) {
+        report.fail(platform::NAME, &error);
     }
 }
 

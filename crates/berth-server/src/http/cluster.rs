@@ -4,13 +4,14 @@ use super::{
     ApiError,
     state::{Answer, AppState, Asked, Query},
 };
-use crate::{Shutdown, metrics as text, platform::Platform};
+use crate::{Shutdown, clock, controller::store_problem, metrics as text, platform::Platform};
 use axum::{
     extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use berth_api::{Backup, BackupRequest, Cluster, Code, GpuAmount, Problem};
+use berth_store::{Batch, Sample};
 use berth_types::{Gpus, NodeCondition, Place};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -85,6 +86,15 @@ pub(crate) async fn shutdown(
 ) -> StatusCode {
     state.ask_stop(if query.keep_workloads { Shutdown::KeepWorkloads } else { Shutdown::EndWorkloads });
     StatusCode::ACCEPTED
+}
+
+/// Write nothing of meaning durably, and answer: what any command costs at least on this machine
+#[utoipa::path(post, path = "/api/v1/ping", tag = "cluster", responses((status = 204), (status = "5XX", body = Problem)))]
+pub(crate) async fn ping(State(state): State<AppState>) -> Result<StatusCode, ApiError> {
+    let samples = vec![Sample { series: "ping".into(), value: 1 }];
+    let written = state.store.append(Batch { at: clock::now(), samples, ..Batch::default() }).await;
+    written.map_err(|error| store_problem(&error))?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Numbers for Prometheus

@@ -43,6 +43,7 @@ fn router(state: AppState) -> Router {
         .route("/cluster", get(cluster::show))
         .route("/backup", post(cluster::backup))
         .route("/shutdown", post(cluster::shutdown))
+        .route("/ping", post(cluster::ping))
         .route("/projects", get(owners::list_projects).post(owners::create_project))
         .route(
             "/projects/{name}",

@@ -20,6 +20,7 @@ use utoipa::{
         super::cluster::show,
         super::cluster::backup,
         super::cluster::shutdown,
+        super::cluster::ping,
         super::cluster::metrics,
         super::cluster::health,
         super::cluster::ready,
