@@ -18,7 +18,7 @@ use crate::{
     ports::Ports,
     shim::SOCKET,
     sweep,
-    task_folder::{Ended, Outcome, Process, Started, Stop, TaskFolder, Told},
+    task_folder::{Checkpoint, Ended, Outcome, Process, Progress, Started, Stop, TaskFolder, Told},
 };
 use berth_types::{Span, WorkloadId};
 use rustix::{
@@ -85,6 +85,9 @@ pub(crate) struct Live {
     tokens: Vec<u64>,
     grace: Span,
     started_told: bool,
+    /// When what was told last had happened.
+    progress_ms: u64,
+    checkpoint_ms: u64,
     /// Nobody wants to hear of it.
     silent: bool,
     attempts: u32,
@@ -232,6 +235,10 @@ impl Reactor {
             Ok(None) => return self.adopt(id, false),
             Err(error) => return self.refuse(id, &error.to_string()),
         };
+        if let Some(started) = task.started() {
+            let at = self.clock.at(started.unix_ms);
+            self.tell(Fact::Started { id, pid: Some(started.process.pid), ports: started.ports, at });
+        }
         if task.ended().is_some() {
             return self.tell_ended(id, false);
         }
@@ -253,6 +260,8 @@ impl Reactor {
                     tokens: Vec::new(),
                     grace: spec.grace,
                     started_told: false,
+                    progress_ms: 0,
+                    checkpoint_ms: 0,
                     silent: false,
                     attempts: attempts + 1,
                 };
@@ -277,6 +286,8 @@ impl Reactor {
             tokens: Vec::new(),
             grace: order.as_ref().map_or(Span::secs(30), |order| order.spec.grace),
             started_told: false,
+            progress_ms: 0,
+            checkpoint_ms: 0,
             silent,
             attempts: ATTEMPTS_MAX,
         };
@@ -298,7 +309,7 @@ impl Reactor {
         if let Some(started) = task.started() {
             self.on_started(id, &started);
         }
-        self.tell_records(id);
+        self.on_records(id);
     }
 
     /// A shim that has not yet said which process it is holds the lock until its end.
@@ -366,33 +377,38 @@ impl Reactor {
         let mut bytes = [0; 64 << 10];
         while let Ok(count) = self.socket.recv(&mut bytes) {
             let Ok(told) = serde_json::from_slice(&bytes[..count]) else { continue };
-            let (Told::Started(id, _) | Told::Progress(id, _) | Told::Checkpoint(id, _)) = &told;
-            let heard = matches!(self.tasks.get(id), Some(State::Live(live)) if !live.silent);
             match told {
-                _ if !heard => {}
                 Told::Started(id, started) => self.on_started(id, &started),
-                Told::Progress(id, progress) => {
-                    let at = self.clock.at(progress.unix_ms);
-                    self.tell(Fact::Progress { id, report: progress.report, at });
-                }
-                Told::Checkpoint(id, checkpoint) => {
-                    self.tell(Fact::Checkpoint { id, at: self.clock.at(checkpoint.unix_ms) });
-                }
+                Told::Progress(id, progress) => self.on_progress(id, progress),
+                Told::Checkpoint(id, checkpoint) => self.on_checkpoint(id, checkpoint),
             }
         }
     }
 
-    /// The newest progress and checkpoint of a task, for a control plane that may have missed them.
-    fn tell_records(&self, id: TaskId) {
-        let task = self.folder.task(id);
-        if !matches!(self.tasks.get(&id), Some(State::Live(live)) if !live.silent) {
-            return;
-        }
-        if let Some(progress) = task.progress() {
+    fn on_progress(&mut self, id: TaskId, progress: Progress) {
+        let Some(State::Live(live)) = self.tasks.get_mut(&id) else { return };
+        if !live.silent && progress.unix_ms > live.progress_ms {
+            live.progress_ms = progress.unix_ms;
             self.tell(Fact::Progress { id, report: progress.report, at: self.clock.at(progress.unix_ms) });
         }
-        if let Some(checkpoint) = task.checkpoint() {
+    }
+
+    fn on_checkpoint(&mut self, id: TaskId, checkpoint: Checkpoint) {
+        let Some(State::Live(live)) = self.tasks.get_mut(&id) else { return };
+        if !live.silent && checkpoint.unix_ms > live.checkpoint_ms {
+            live.checkpoint_ms = checkpoint.unix_ms;
             self.tell(Fact::Checkpoint { id, at: self.clock.at(checkpoint.unix_ms) });
+        }
+    }
+
+    /// The newest progress and checkpoint of a task, as far as they were not told: the socket may have been full, or nobody there.
+    fn on_records(&mut self, id: TaskId) {
+        let task = self.folder.task(id);
+        if let Some(progress) = task.progress() {
+            self.on_progress(id, progress);
+        }
+        if let Some(checkpoint) = task.checkpoint() {
+            self.on_checkpoint(id, checkpoint);
         }
     }
 
@@ -401,14 +417,14 @@ impl Reactor {
         if let Some(child) = &mut live.child {
             let _ = child.wait();
         }
+        let task = self.folder.task(id);
+        if let Some(started) = task.started() {
+            self.on_started(id, &started);
+        }
+        self.on_records(id);
         let Some(State::Live(mut live)) = self.tasks.remove(&id) else { return };
         self.unwatch(&mut live);
-        let task = self.folder.task(id);
         if task.ended().is_some() {
-            if let (Some(started), false, false) = (task.started(), live.started_told, live.silent) {
-                let at = self.clock.at(started.unix_ms);
-                self.tell(Fact::Started { id, pid: Some(started.process.pid), ports: started.ports, at });
-            }
             self.tell_ended(id, live.silent);
         } else if task.shim().is_some() {
             self.sweep(id, live.silent);
@@ -445,10 +461,6 @@ impl Reactor {
         let ended = Ended { outcome: Outcome::Exit(exit), unix_ms: unix_ms() };
         if let Err(error) = task.create().and_then(|()| task.write_ended(&ended)) {
             eprintln!("berth: {error}");
-        }
-        if let (Some(started), false) = (task.started(), silent) {
-            let at = self.clock.at(started.unix_ms);
-            self.tell(Fact::Started { id, pid: Some(started.process.pid), ports: started.ports, at });
         }
         self.tell_ended(id, silent);
     }
