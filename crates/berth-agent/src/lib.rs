@@ -31,6 +31,7 @@ mod housekeeping;
 mod images;
 mod launch;
 mod log;
+mod oci;
 mod ports;
 mod process;
 mod progress;

@@ -445,6 +445,7 @@ impl Reactor {
         let (folder, place, mailbox) = (Arc::clone(&self.folder), self.place.clone(), self.mailbox.clone());
         std::thread::spawn(move || {
             sweep::end(folder.id(), &BTreeSet::from([id]), place.as_ref());
+            crate::shim::clean_up(&folder.task(id));
             mailbox.ask(Asked::Swept(id));
         });
     }
@@ -556,7 +557,12 @@ impl Reactor {
         }
         if !left.is_empty() {
             let (folder, place) = (Arc::clone(&self.folder), self.place.clone());
-            std::thread::spawn(move || sweep::end(folder.id(), &left, place.as_ref()));
+            std::thread::spawn(move || {
+                sweep::end(folder.id(), &left, place.as_ref());
+                for id in left {
+                    crate::shim::clean_up(&folder.task(id));
+                }
+            });
         }
         for Wanted { spec, stopping } in wanted {
             let (id, grace) = (spec.id, spec.grace);

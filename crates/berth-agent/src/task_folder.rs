@@ -9,7 +9,7 @@
 //! exit.json      how it ended; on the disk before the lock is free
 //! ```
 
-use crate::{AgentError, Exit, Mount, Report, TaskId, TaskSpec, folder};
+use crate::{AgentError, Exit, Mount, Report, TaskId, TaskSpec, folder, oci::Container};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
@@ -48,6 +48,8 @@ pub(crate) struct Launch {
     pub(crate) ports: Vec<(u16, u16)>,
     /// Run when everything is over, whatever became of it.
     pub(crate) cleanup: Vec<Vec<String>>,
+    /// What is executed makes this container.
+    pub(crate) container: Option<Container>,
 }
 
 /// One mount in the namespace of a task.

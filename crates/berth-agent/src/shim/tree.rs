@@ -49,7 +49,7 @@ pub(super) fn signal(group: Option<&Group>, signal: Signal) {
     }
 }
 
-fn send(pid: u32, signal: Signal) {
+pub(super) fn send(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid as i32) {
         let _ = kill_process(pid, signal);
     }
