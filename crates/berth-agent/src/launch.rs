@@ -5,7 +5,7 @@ use crate::{
     process::{self, Context},
     progress::Parser,
     reactor::Reactor,
-    task_folder::{Order, TaskFolder},
+    task_folder::{Launch, Order, TaskFolder},
 };
 use std::{
     ffi::OsStr,
@@ -24,7 +24,11 @@ pub(crate) fn order(reactor: &mut Reactor, spec: &TaskSpec) -> Result<Order, Str
     let runs = reactor.images.find(&spec.image);
     let mut context = Context { config: &reactor.config, folder: &reactor.folder, ports: &mut reactor.ports };
     let launch = match spec.runtime {
-        RuntimeKind::Docker => return Err("this build has no container engine".into()),
+        RuntimeKind::Docker if cfg!(feature = "docker") => {
+            let oci::Inside { environment, mounts, ports } = oci::inside(spec, &mut context)?;
+            Launch { environment, binds: mounts, ports, ..Launch::default() }
+        }
+        RuntimeKind::Docker => return Err("this build of Berth cannot talk to container engines".into()),
         _ if oci::is_container(spec, &runs) => oci::resolve(spec, runs, &mut context)?,
         _ => process::resolve(spec, &runs?, &mut context)?,
     };

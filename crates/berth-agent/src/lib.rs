@@ -23,6 +23,8 @@ mod agent;
 mod cgroup;
 mod clock;
 mod devices;
+#[cfg(feature = "docker")]
+mod engine;
 mod environment;
 mod error;
 mod folder;

@@ -43,6 +43,8 @@ pub(crate) struct Launch {
     pub(crate) working_dir: PathBuf,
     /// Mounted in a namespace of the task's own, in this order.
     pub(crate) mounts: Vec<MountStep>,
+    /// What an engine is to mount.
+    pub(crate) binds: Vec<Mount>,
     pub(crate) run_as: Option<(u32, u32)>,
     /// Each port that was asked for, and the port that serves it.
     pub(crate) ports: Vec<(u16, u16)>,

@@ -152,8 +152,7 @@ fn mounts(spec: &TaskSpec, container: &Container) -> Vec<Value> {
             all.push(bind(&real, Path::new(file), true));
         }
     }
-    all.extend(container.mounts.iter().map(|(source, target, read_only)| bind(source, target, *read_only)));
-    all.extend(spec.mounts.iter().map(|mount| bind(&mount.source, &mount.target, mount.read_only)));
+    all.extend(container.mounts.iter().map(|mount| bind(&mount.source, &mount.target, mount.read_only)));
     all
 }
 

@@ -15,7 +15,8 @@ pub(crate) use archive::unpacked;
 pub(crate) use bundle::write_bundle;
 
 use crate::{
-    ImageEntry, RuntimeKind, TaskSpec, environment,
+    ImageEntry, Mount, RuntimeKind, TaskSpec,
+    environment::{self, MARK},
     images::Runs,
     process::{Context, check_mount},
     task_folder::Launch,
@@ -40,8 +41,8 @@ pub(crate) struct Container {
     pub(crate) bundle: PathBuf,
     /// What the workload finds in its environment; wins over the image's own.
     pub(crate) environment: BTreeMap<String, String>,
-    /// What Berth itself mounts: from, to, read-only.
-    pub(crate) mounts: Vec<(PathBuf, PathBuf, bool)>,
+    /// What it sees of this machine.
+    pub(crate) mounts: Vec<Mount>,
 }
 
 /// What an image says about how it wants to be run.
@@ -72,32 +73,16 @@ pub(crate) fn resolve(
     if !rustix::process::geteuid().is_root() {
         return Err("containers are made by root: run Berth as root, or use Podman".into());
     }
-    for mount in &spec.mounts {
-        check_mount(mount)?;
-    }
+    let Inside { environment, mounts, ports } = inside(spec, context)?;
     let folder = context.folder;
-    let gang = (spec.workers > 1).then(|| context.ports.of_gang(folder, spec.id)).transpose()?;
-    let ports: Vec<(u16, u16)> = spec.ports.iter().map(|port| (*port, *port)).collect();
-    let inside = |name: &str| Path::new(INSIDE).join(name);
-    let mut variables = environment::of_berth(spec, &ports, gang);
-    variables.insert("BERTH_CHECKPOINT_DIR".into(), inside("checkpoint").display().to_string());
-    variables.insert("BERTH_CHECKPOINT_FILE".into(), inside("signals/checkpoint").display().to_string());
-    variables.insert("PYTHONPATH".into(), inside("python").display().to_string());
-    variables.insert("PYTHONUNBUFFERED".into(), "1".into());
-    variables.extend(spec.environment.clone());
     let mark = folder.mark(spec.id);
-    variables.insert(environment::MARK.into(), mark.clone());
     let bundle = folder.task(spec.id).path().join("bundle");
     let container = Container {
         image,
         images: folder.root().join("images"),
         bundle: bundle.clone(),
-        environment: variables,
-        mounts: vec![
-            (folder.checkpoints(spec.id.workload), inside("checkpoint"), false),
-            (folder.signals(spec.id), inside("signals"), false),
-            (folder.root().join("python"), inside("python"), true),
-        ],
+        environment,
+        mounts,
     };
     let name = format!("berth-{}-{}", folder.id(), spec.id);
     let state = folder.root().join("containers");
@@ -106,7 +91,7 @@ pub(crate) fn resolve(
         [runtime.as_str(), "--root", &state].iter().chain(words).map(|word| (*word).to_owned()).collect()
     };
     let bundle_text = bundle.display().to_string();
-    let own = [("PATH", USUAL_PATH), (environment::MARK, mark.as_str())];
+    let own = [("PATH", USUAL_PATH), (MARK, mark.as_str())];
     Ok(Launch {
         argv: runtime(&["run", "--bundle", &bundle_text, &name]),
         environment: own.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
@@ -119,6 +104,42 @@ pub(crate) fn resolve(
         container: Some(container),
         ..Launch::default()
     })
+}
+
+/// What every container gets, whoever makes it.
+pub(crate) struct Inside {
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) ports: Vec<(u16, u16)>,
+}
+
+/// Looks at the mounts of a container, and adds those of Berth.
+pub(crate) fn inside(spec: &TaskSpec, context: &mut Context<'_>) -> Result<Inside, String> {
+    for mount in &spec.mounts {
+        check_mount(mount)?;
+    }
+    let folder = context.folder;
+    let gang = (spec.workers > 1).then(|| context.ports.of_gang(folder, spec.id)).transpose()?;
+    let ports: Vec<(u16, u16)> = spec.ports.iter().map(|port| (*port, *port)).collect();
+    let place = |name: &str| Path::new(INSIDE).join(name);
+    let mut environment = environment::of_berth(spec, &ports, gang);
+    let mut put =
+        |name: &str, value: PathBuf| environment.insert(name.to_owned(), value.display().to_string());
+    put("BERTH_CHECKPOINT_DIR", place("checkpoint"));
+    put("BERTH_CHECKPOINT_FILE", place("signals/checkpoint"));
+    put("PYTHONPATH", place("python"));
+    environment.insert("PYTHONUNBUFFERED".into(), "1".into());
+    environment.extend(spec.environment.clone());
+    environment.insert(MARK.into(), folder.mark(spec.id));
+    let mount =
+        |source: PathBuf, name: &str, read_only: bool| Mount { source, target: place(name), read_only };
+    let mut mounts = vec![
+        mount(folder.checkpoints(spec.id.workload), "checkpoint", false),
+        mount(folder.signals(spec.id), "signals", false),
+        mount(folder.root().join("python"), "python", true),
+    ];
+    mounts.extend(spec.mounts.clone());
+    Ok(Inside { environment, mounts, ports })
 }
 
 /// An image may be named by the path of its archive or folder.
