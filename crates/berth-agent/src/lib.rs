@@ -33,6 +33,7 @@ mod housekeeping;
 mod images;
 mod launch;
 mod log;
+mod nvml;
 mod oci;
 mod ports;
 mod process;
