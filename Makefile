@@ -22,8 +22,8 @@ run: ## build Berth and play the two-node scenario of the report; a picture goes
 	@mkdir -p target
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
-test: ## every test: properties, scenarios, transcripts, house rules
-	@.ci/ensure rust
+test: ## every test: properties, scenarios, transcripts, processes and containers, house rules
+	@.ci/ensure rust containers
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
 	cargo test --workspace --locked
 
@@ -38,7 +38,7 @@ check: ## formatting, lints, house rules, licences and known holes of dependenci
 # The variable is the caller's when it is set, so `BERTH_CASES=5000000 make soak` runs for a night.
 soak: export BERTH_CASES := $(or $(BERTH_CASES),200000)
 soak: export BERTH_KILLS := $(or $(BERTH_KILLS),300)
-soak: ## the property tests with many more cases, and many more kills of the store
+soak: ## the property tests with many more cases, and many more kills of the store and the agent
 	@.ci/ensure rust
 	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
 	cargo test --locked -p berth-engine --test properties
@@ -47,6 +47,8 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	@echo "berth: $(BERTH_KILLS) kills of the store; a case of its property crashes several times, so there are fewer"
 	cargo test --locked -p berth-store --test kill
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
+	@echo "berth: $(BERTH_KILLS) kills of the agent"
+	cargo test --locked -p berth-agent --test kill
 
 mutants: ## breaks one rule of the engine at a time and asks whether a test notices
 	@.ci/ensure rust

@@ -62,6 +62,8 @@ pub struct AgentConfig {
     pub images: BTreeMap<String, ImageEntry>,
     /// Where tools that Berth installed are, such as JupyterLab.
     pub cache: PathBuf,
+    /// Where a container engine answers, as in DOCKER_HOST; none to look in the usual places.
+    pub engine: Option<String>,
     /// A file of a task's log is rotated at this size.
     pub log_file_max: Bytes,
     /// So many files of a task's log are kept.
@@ -97,6 +99,7 @@ impl AgentConfig {
             quickstart: vec![own, "quickstart".into()],
             images: BTreeMap::new(),
             cache: cache.unwrap_or_else(|| home().join(".cache/berth")),
+            engine: None,
             log_file_max: Bytes::mib(16),
             log_files_max: 4,
             kept_logs_max: Bytes::gib(2),

@@ -1,12 +1,11 @@
 //! From a spec to a running shim.
 
 use crate::{
-    AgentConfig, ImageEntry, RuntimeKind, TaskSpec,
-    images::Runs,
+    AgentConfig, RuntimeKind, TaskSpec, oci,
     process::{self, Context},
     progress::Parser,
     reactor::Reactor,
-    task_folder::{Order, TaskFolder},
+    task_folder::{Launch, Order, TaskFolder},
 };
 use std::{
     ffi::OsStr,
@@ -22,16 +21,18 @@ const ENVIRONMENT_BYTES_MAX: usize = 1 << 20;
 /// What the shim of a task is to do. The text says why the task cannot run, and what to do about it.
 pub(crate) fn order(reactor: &mut Reactor, spec: &TaskSpec) -> Result<Order, String> {
     check(spec)?;
-    let runs = reactor.images.find(&spec.image)?;
+    let runs = reactor.images.find(&spec.image);
     let mut context = Context { config: &reactor.config, folder: &reactor.folder, ports: &mut reactor.ports };
-    let launch = match (spec.runtime, &runs) {
-        (RuntimeKind::Process, Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_)))
-        | (RuntimeKind::Oci, _) => {
-            return Err("this build has no container runtime".into());
+    let launch = match spec.runtime {
+        RuntimeKind::Docker if cfg!(feature = "docker") => {
+            let oci::Inside { environment, mounts, ports } = oci::inside(spec, &mut context)?;
+            Launch { environment, binds: mounts, ports, ..Launch::default() }
         }
-        (RuntimeKind::Process, _) => process::resolve(spec, &runs, &mut context)?,
-        (RuntimeKind::Docker, _) => return Err("this build has no container engine".into()),
+        RuntimeKind::Docker => return Err("this build of Berth cannot talk to container engines".into()),
+        _ if oci::is_container(spec, &runs) => oci::resolve(spec, runs, &mut context)?,
+        _ => process::resolve(spec, &runs?, &mut context)?,
     };
+    let is_container = launch.container.is_some();
     reactor.folder.make_work(spec.id, spec.run_as).map_err(|error| error.to_string())?;
     let order = Order {
         spec: spec.clone(),
@@ -41,7 +42,8 @@ pub(crate) fn order(reactor: &mut Reactor, spec: &TaskSpec) -> Result<Order, Str
         checkpoint_file: reactor.folder.signals(spec.id).join("checkpoint"),
         log_file_bytes_max: reactor.config.log_file_max.0,
         log_files_max: reactor.config.log_files_max,
-        control_group: reactor.place.clone(),
+        // A container's groups are made by its runtime.
+        control_group: reactor.place.clone().filter(|_| !is_container),
     };
     reactor.ports.take(spec.id, ports_of(&order));
     Ok(order)

@@ -23,6 +23,8 @@ mod agent;
 mod cgroup;
 mod clock;
 mod devices;
+#[cfg(feature = "docker")]
+mod engine;
 mod environment;
 mod error;
 mod folder;
@@ -31,6 +33,8 @@ mod housekeeping;
 mod images;
 mod launch;
 mod log;
+mod nvml;
+mod oci;
 mod ports;
 mod process;
 mod progress;

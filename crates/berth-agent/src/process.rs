@@ -61,7 +61,7 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
             return Err(format!("there is no program `{program}` on this machine"));
         }
     }
-    Ok(Launch { argv, environment, working_dir, mounts, run_as: spec.run_as, ports, cleanup: Vec::new() })
+    Ok(Launch { argv, environment, working_dir, mounts, run_as: spec.run_as, ports, ..Launch::default() })
 }
 
 fn with(mut argv: Vec<String>, more: &[String]) -> Vec<String> {

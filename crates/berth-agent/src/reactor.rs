@@ -8,7 +8,7 @@
 //! ```
 
 use crate::{
-    AgentConfig, AgentError, Exit, Fact, Shutdown, TaskId, TaskSpec, Wanted,
+    AgentConfig, AgentError, Exit, Fact, RuntimeKind, Shutdown, TaskId, TaskSpec, Wanted,
     cgroup::Place,
     clock::{Clock, boot_ms, unix_ms},
     folder::Folder,
@@ -18,7 +18,7 @@ use crate::{
     ports::Ports,
     shim::SOCKET,
     sweep,
-    task_folder::{Ended, Outcome, Process, Started, Stop, TaskFolder, Told},
+    task_folder::{Checkpoint, Ended, Outcome, Process, Progress, Started, Stop, TaskFolder, Told},
 };
 use berth_types::{Span, WorkloadId};
 use rustix::{
@@ -52,8 +52,11 @@ pub(crate) enum Asked {
     Shutdown(Shutdown),
     /// What a dead shim left is ended.
     Swept(TaskId),
-    /// A shim whose process was not known is gone.
+    /// A shim whose process was not known is gone, or a container has ended.
     Unlocked(TaskId),
+    /// A container's news.
+    #[cfg(feature = "docker")]
+    Told(Told),
 }
 
 /// Where requests go.
@@ -85,9 +88,33 @@ pub(crate) struct Live {
     tokens: Vec<u64>,
     grace: Span,
     started_told: bool,
+    /// When what was told last had happened.
+    progress_ms: u64,
+    checkpoint_ms: u64,
     /// Nobody wants to hear of it.
     silent: bool,
     attempts: u32,
+    /// It is a container of an engine and has no shim.
+    in_engine: bool,
+}
+
+impl Live {
+    fn new(grace: Span, silent: bool, attempts: u32) -> Self {
+        Self {
+            child: None,
+            pidfd: None,
+            pipe: None,
+            heard: Vec::new(),
+            tokens: Vec::new(),
+            grace,
+            started_told: false,
+            progress_ms: 0,
+            checkpoint_ms: 0,
+            silent,
+            attempts,
+            in_engine: false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -122,6 +149,8 @@ pub(crate) struct Reactor {
     /// Workloads whose folders go when their last task has ended.
     forgotten: BTreeSet<WorkloadId>,
     ending: Option<Shutdown>,
+    #[cfg(feature = "docker")]
+    engine: crate::engine::Engine,
 }
 
 impl Reactor {
@@ -145,6 +174,9 @@ impl Reactor {
         add(&mailbox.wake.as_ref(), WAKE)?;
         add(&socket, SOCKET_TOKEN)?;
         let clock = Clock(config.clock);
+        #[cfg(feature = "docker")]
+        let engine =
+            crate::engine::Engine::new(config.engine.clone(), folder.id().to_owned(), mailbox.clone());
         let reactor = Self {
             config,
             folder,
@@ -162,6 +194,8 @@ impl Reactor {
             next_token: FIRST_TOKEN,
             forgotten: BTreeSet::new(),
             ending: None,
+            #[cfg(feature = "docker")]
+            engine,
         };
         Ok((mailbox, reactor))
     }
@@ -212,6 +246,8 @@ impl Reactor {
                 }
                 Asked::Swept(id) => self.on_swept(id),
                 Asked::Unlocked(id) => self.on_shim_ended(id),
+                #[cfg(feature = "docker")]
+                Asked::Told(told) => self.on_news(told),
                 Asked::Shutdown(policy) => self.on_shutdown(policy),
             }
             if self.is_done() {
@@ -232,8 +268,15 @@ impl Reactor {
             Ok(None) => return self.adopt(id, false),
             Err(error) => return self.refuse(id, &error.to_string()),
         };
+        if let Some(started) = task.started() {
+            let at = self.clock.at(started.unix_ms);
+            self.tell(Fact::Started { id, pid: Some(started.process.pid), ports: started.ports, at });
+        }
         if task.ended().is_some() {
             return self.tell_ended(id, false);
+        }
+        if spec.runtime == RuntimeKind::Docker {
+            return self.start_in_engine(&spec, &task);
         }
         // A shim that wrote its process may have started the workload, even if it came to no record of that.
         if task.shim().is_some() {
@@ -245,17 +288,8 @@ impl Reactor {
             Err(message) => self.refuse(id, &message),
             Ok((child, pipe)) => {
                 let pid = Pid::from_child(&child);
-                let mut live = Live {
-                    child: Some(child),
-                    pidfd: None,
-                    pipe: None,
-                    heard: Vec::new(),
-                    tokens: Vec::new(),
-                    grace: spec.grace,
-                    started_told: false,
-                    silent: false,
-                    attempts: attempts + 1,
-                };
+                let mut live = Live::new(spec.grace, false, attempts + 1);
+                live.child = Some(child);
                 let pipe_token = self.watch(&pipe, Source::Pipe(id));
                 live.pipe = Some(pipe);
                 live.tokens.extend(pipe_token);
@@ -265,21 +299,34 @@ impl Reactor {
         }
     }
 
+    /// Hands a task to the engine, which knows by itself whether it has it already.
+    fn start_in_engine(&mut self, spec: &TaskSpec, task: &TaskFolder) {
+        let order = task.order().map_or_else(|| launch::order(self, spec), Ok);
+        let written = order.and_then(|order| match task.write_order(&order) {
+            Ok(()) => Ok(order),
+            Err(error) => Err(error.to_string()),
+        });
+        match written {
+            Err(message) => self.refuse(spec.id, &message),
+            Ok(order) => {
+                let mut live = Live::new(spec.grace, false, ATTEMPTS_MAX);
+                // A start that an earlier agent recorded was told of above.
+                (live.in_engine, live.started_told) = (true, task.started().is_some());
+                self.tasks.insert(spec.id, State::Live(Box::new(live)));
+                #[cfg(feature = "docker")]
+                self.engine.drive(order, task.clone());
+                #[cfg(not(feature = "docker"))]
+                drop(order);
+            }
+        }
+    }
+
     /// Takes over a task whose shim was started by an agent that is gone.
     fn adopt(&mut self, id: TaskId, silent: bool) {
         let task = self.folder.task(id);
         let order = task.order();
-        let mut live = Live {
-            child: None,
-            pidfd: None,
-            pipe: None,
-            heard: Vec::new(),
-            tokens: Vec::new(),
-            grace: order.as_ref().map_or(Span::secs(30), |order| order.spec.grace),
-            started_told: false,
-            silent,
-            attempts: ATTEMPTS_MAX,
-        };
+        let grace = order.as_ref().map_or(Span::secs(30), |order| order.spec.grace);
+        let mut live = Live::new(grace, silent, ATTEMPTS_MAX);
         let shim = task.shim().and_then(|shim| Some((shim, Pid::from_raw(shim.pid as i32)?)));
         if let Some((shim, pid)) = shim {
             self.watch_shim(id, &mut live, pid);
@@ -298,7 +345,7 @@ impl Reactor {
         if let Some(started) = task.started() {
             self.on_started(id, &started);
         }
-        self.tell_records(id);
+        self.on_records(id);
     }
 
     /// A shim that has not yet said which process it is holds the lock until its end.
@@ -366,33 +413,42 @@ impl Reactor {
         let mut bytes = [0; 64 << 10];
         while let Ok(count) = self.socket.recv(&mut bytes) {
             let Ok(told) = serde_json::from_slice(&bytes[..count]) else { continue };
-            let (Told::Started(id, _) | Told::Progress(id, _) | Told::Checkpoint(id, _)) = &told;
-            let heard = matches!(self.tasks.get(id), Some(State::Live(live)) if !live.silent);
-            match told {
-                _ if !heard => {}
-                Told::Started(id, started) => self.on_started(id, &started),
-                Told::Progress(id, progress) => {
-                    let at = self.clock.at(progress.unix_ms);
-                    self.tell(Fact::Progress { id, report: progress.report, at });
-                }
-                Told::Checkpoint(id, checkpoint) => {
-                    self.tell(Fact::Checkpoint { id, at: self.clock.at(checkpoint.unix_ms) });
-                }
-            }
+            self.on_news(told);
         }
     }
 
-    /// The newest progress and checkpoint of a task, for a control plane that may have missed them.
-    fn tell_records(&self, id: TaskId) {
-        let task = self.folder.task(id);
-        if !matches!(self.tasks.get(&id), Some(State::Live(live)) if !live.silent) {
-            return;
+    fn on_news(&mut self, told: Told) {
+        match told {
+            Told::Started(id, started) => self.on_started(id, &started),
+            Told::Progress(id, progress) => self.on_progress(id, progress),
+            Told::Checkpoint(id, checkpoint) => self.on_checkpoint(id, checkpoint),
         }
-        if let Some(progress) = task.progress() {
+    }
+
+    fn on_progress(&mut self, id: TaskId, progress: Progress) {
+        let Some(State::Live(live)) = self.tasks.get_mut(&id) else { return };
+        if !live.silent && progress.unix_ms > live.progress_ms {
+            live.progress_ms = progress.unix_ms;
             self.tell(Fact::Progress { id, report: progress.report, at: self.clock.at(progress.unix_ms) });
         }
-        if let Some(checkpoint) = task.checkpoint() {
+    }
+
+    fn on_checkpoint(&mut self, id: TaskId, checkpoint: Checkpoint) {
+        let Some(State::Live(live)) = self.tasks.get_mut(&id) else { return };
+        if !live.silent && checkpoint.unix_ms > live.checkpoint_ms {
+            live.checkpoint_ms = checkpoint.unix_ms;
             self.tell(Fact::Checkpoint { id, at: self.clock.at(checkpoint.unix_ms) });
+        }
+    }
+
+    /// The newest progress and checkpoint of a task, as far as they were not told: the socket may have been full, or nobody there.
+    fn on_records(&mut self, id: TaskId) {
+        let task = self.folder.task(id);
+        if let Some(progress) = task.progress() {
+            self.on_progress(id, progress);
+        }
+        if let Some(checkpoint) = task.checkpoint() {
+            self.on_checkpoint(id, checkpoint);
         }
     }
 
@@ -401,14 +457,14 @@ impl Reactor {
         if let Some(child) = &mut live.child {
             let _ = child.wait();
         }
+        let task = self.folder.task(id);
+        if let Some(started) = task.started() {
+            self.on_started(id, &started);
+        }
+        self.on_records(id);
         let Some(State::Live(mut live)) = self.tasks.remove(&id) else { return };
         self.unwatch(&mut live);
-        let task = self.folder.task(id);
         if task.ended().is_some() {
-            if let (Some(started), false, false) = (task.started(), live.started_told, live.silent) {
-                let at = self.clock.at(started.unix_ms);
-                self.tell(Fact::Started { id, pid: Some(started.process.pid), ports: started.ports, at });
-            }
             self.tell_ended(id, live.silent);
         } else if task.shim().is_some() {
             self.sweep(id, live.silent);
@@ -429,6 +485,7 @@ impl Reactor {
         let (folder, place, mailbox) = (Arc::clone(&self.folder), self.place.clone(), self.mailbox.clone());
         std::thread::spawn(move || {
             sweep::end(folder.id(), &BTreeSet::from([id]), place.as_ref());
+            crate::shim::clean_up(&folder.task(id));
             mailbox.ask(Asked::Swept(id));
         });
     }
@@ -445,10 +502,6 @@ impl Reactor {
         let ended = Ended { outcome: Outcome::Exit(exit), unix_ms: unix_ms() };
         if let Err(error) = task.create().and_then(|()| task.write_ended(&ended)) {
             eprintln!("berth: {error}");
-        }
-        if let (Some(started), false) = (task.started(), silent) {
-            let at = self.clock.at(started.unix_ms);
-            self.tell(Fact::Started { id, pid: Some(started.process.pid), ports: started.ports, at });
         }
         self.tell_ended(id, silent);
     }
@@ -489,6 +542,14 @@ impl Reactor {
     fn on_stop(&mut self, id: TaskId, grace: Span) {
         if !self.tasks.contains_key(&id) {
             let task = self.folder.task(id);
+            if let Some(order) = task.order().filter(|order| order.spec.runtime == RuntimeKind::Docker) {
+                // Written first, so that a container that was never created is not created now.
+                request_stop(&task, grace);
+                self.on_start(order.spec, 0);
+            }
+        }
+        if !self.tasks.contains_key(&id) {
+            let task = self.folder.task(id);
             match task.create().and_then(|()| task.try_lock()) {
                 Ok(None) => self.adopt(id, false),
                 Ok(Some(_)) if task.ended().is_some() => return self.tell_ended(id, false),
@@ -506,6 +567,10 @@ impl Reactor {
         let Some(State::Live(live)) = self.tasks.get(&id) else { return };
         let task = self.folder.task(id);
         request_stop(&task, grace);
+        #[cfg(feature = "docker")]
+        if live.in_engine {
+            return self.engine.stop(id, task);
+        }
         match &live.pidfd {
             Some(pidfd) => {
                 let _ = pidfd_send_signal(pidfd, Signal::TERM);
@@ -544,11 +609,24 @@ impl Reactor {
         }
         if !left.is_empty() {
             let (folder, place) = (Arc::clone(&self.folder), self.place.clone());
-            std::thread::spawn(move || sweep::end(folder.id(), &left, place.as_ref()));
+            std::thread::spawn(move || {
+                sweep::end(folder.id(), &left, place.as_ref());
+                for id in left {
+                    crate::shim::clean_up(&folder.task(id));
+                }
+            });
         }
+        #[cfg(feature = "docker")]
+        self.engine.keep(ids.into_iter().filter(|id| self.folder.task(*id).ended().is_none()).collect());
         for Wanted { spec, stopping } in wanted {
             let (id, grace) = (spec.id, spec.grace);
-            if stopping {
+            if spec.runtime == RuntimeKind::Docker {
+                // The engine has outlived a reboot, and knows.
+                self.on_start(spec, 0);
+                if stopping {
+                    self.on_stop(id, grace);
+                }
+            } else if stopping {
                 self.on_stop(id, grace);
             } else if self.folder.rebooted() && !self.was_recorded(id) {
                 // The record of its start may not have reached the disk. It runs no more, and must not run again.

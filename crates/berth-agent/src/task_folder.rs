@@ -9,7 +9,7 @@
 //! exit.json      how it ended; on the disk before the lock is free
 //! ```
 
-use crate::{AgentError, Exit, Mount, Report, TaskId, TaskSpec, folder};
+use crate::{AgentError, Exit, Mount, Report, TaskId, TaskSpec, folder, oci::Container};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
@@ -43,11 +43,15 @@ pub(crate) struct Launch {
     pub(crate) working_dir: PathBuf,
     /// Mounted in a namespace of the task's own, in this order.
     pub(crate) mounts: Vec<MountStep>,
+    /// What an engine is to mount.
+    pub(crate) binds: Vec<Mount>,
     pub(crate) run_as: Option<(u32, u32)>,
     /// Each port that was asked for, and the port that serves it.
     pub(crate) ports: Vec<(u16, u16)>,
     /// Run when everything is over, whatever became of it.
     pub(crate) cleanup: Vec<Vec<String>>,
+    /// What is executed makes this container.
+    pub(crate) container: Option<Container>,
 }
 
 /// One mount in the namespace of a task.

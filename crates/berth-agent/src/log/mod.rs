@@ -35,6 +35,13 @@ pub(crate) fn pieces(folder: &Path) -> Vec<Piece> {
     pieces
 }
 
+/// How much was ever written to the log in a folder.
+#[cfg(feature = "docker")]
+pub(crate) fn length(folder: &Path) -> u64 {
+    let last = pieces(folder).pop();
+    last.map_or(0, |piece| piece.start + std::fs::metadata(&piece.path).map_or(0, |file| file.len()))
+}
+
 pub(crate) fn piece_name(start: u64) -> String {
     format!("log-{start:012}")
 }

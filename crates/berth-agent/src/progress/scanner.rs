@@ -1,6 +1,6 @@
 //! Cuts output into lines and keeps what they say, at a bounded cost.
 //!
-//! A job may print millions of lines. In each tick some lines are read as they come; of the rest the last one is kept and read
+//! A job may print millions of lines. In each tick some lines are read as they come; of the rest the last ones are kept and read
 //! when the tick ends, so that the newest state is always known. Lines that begin with `berth` are looked for in any case: a
 //! checkpoint must not drown in noise.
 
@@ -12,6 +12,7 @@ pub(crate) const TICK_MS: u64 = 200;
 const LINES_PER_TICK: u32 = 16;
 /// Progress stands at the beginning of a line; the rest of a longer one is not read.
 const LINE_BYTES_MAX: usize = 2048;
+const PUT_OFF_BYTES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
@@ -21,8 +22,8 @@ pub(crate) struct Scanner {
     checkpoint: bool,
     /// The line that has no end yet.
     partial: Vec<u8>,
-    /// The last whole line that was not read.
-    latest: Option<Vec<u8>>,
+    /// The last whole lines that were not read.
+    latest: Vec<u8>,
     tick_started_ms: u64,
     lines_left: u32,
 }
@@ -52,7 +53,7 @@ impl Scanner {
         let first_end = memchr2(b'\n', b'\r', bytes).unwrap_or(last_end);
         let line = self.complete(&bytes[..first_end]);
         self.read_if_ours(&line);
-        self.latest = Some(line).filter(|line| !line.is_empty()).or(self.latest.take());
+        self.put_off(&line);
         let rest = &bytes[first_end..=last_end];
         for start in memmem::find_iter(rest, b"berth") {
             if start > 0 && matches!(rest[start - 1], b'\n' | b'\r') {
@@ -60,12 +61,7 @@ impl Scanner {
                 self.read_if_ours(&rest[start..end.min(start + LINE_BYTES_MAX)]);
             }
         }
-        let body = rest[..rest.len() - 1].trim_ascii_end();
-        let start = memrchr2(b'\n', b'\r', body).map_or(0, |index| index + 1);
-        let line = &body[start..];
-        if !line.is_empty() {
-            self.latest = Some(line[..line.len().min(LINE_BYTES_MAX)].to_vec());
-        }
+        self.put_off(rest);
         self.keep_partial(&bytes[last_end + 1..]);
     }
 
@@ -80,14 +76,28 @@ impl Scanner {
 
     /// Reads what was put off.
     pub(crate) fn settle(&mut self) {
-        if let Some(line) = self.latest.take() {
-            self.read(&line);
+        let latest = std::mem::take(&mut self.latest);
+        let lines: Vec<&[u8]> =
+            latest.split(|byte| matches!(byte, b'\n' | b'\r')).filter(|line| !line.is_empty()).collect();
+        for line in &lines[lines.len().saturating_sub(LINES_PER_TICK as usize)..] {
+            self.read(line);
+        }
+    }
+
+    /// Keeps the end of what was put off, from the beginning of a line.
+    fn put_off(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(PUT_OFF_BYTES_MAX)..];
+        self.latest.extend_from_slice(bytes);
+        if self.latest.len() > PUT_OFF_BYTES_MAX {
+            let cut = self.latest.len() - PUT_OFF_BYTES_MAX;
+            let line = memchr2(b'\n', b'\r', &self.latest[cut..]).map_or(cut, |end| cut + end);
+            self.latest.drain(..line);
         }
     }
 
     /// Whether a line waits for the end of the tick.
     pub(crate) fn has_put_off(&self) -> bool {
-        self.latest.is_some()
+        !self.latest.is_empty()
     }
 
     /// Everything known so far, when it changed since it was last asked for.

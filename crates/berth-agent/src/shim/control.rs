@@ -195,7 +195,12 @@ impl<'a> Control<'a> {
         let first = self.deadline.is_none();
         self.deadline = Some(self.deadline.map_or(asked, |deadline| deadline.min(asked)));
         if first {
-            tree::signal(self.group.as_ref(), Signal::TERM);
+            if self.order.launch.container.is_some() {
+                // A container's runtime passes the request on to its first process, and that one asks the others.
+                tree::send(self.process.pid, Signal::TERM);
+            } else {
+                tree::signal(self.group.as_ref(), Signal::TERM);
+            }
             // What was halted could not react.
             tree::signal(self.group.as_ref(), Signal::CONT);
         }
@@ -206,12 +211,20 @@ impl<'a> Control<'a> {
         let (reaped, left) = tree::reap();
         let first = reaped.into_iter().find(|reaped| reaped.pid == self.process.pid);
         if let Some(first) = first {
-            let code = first.status.exit_status().map(Exit::Code);
+            let code = first.status.exit_status().map(|code| self.exit_of(code));
             let signal = first.status.terminating_signal().map(Exit::Signal);
             self.exit = code.or(signal).or(Some(Exit::Lost));
         }
         let others = self.group.as_ref().is_some_and(|group| !group.processes().is_empty());
         (left == Left::None && !others).then_some(self.exit.unwrap_or(Exit::Lost))
+    }
+
+    /// A container's runtime ends with 128 and the signal of which the workload died.
+    fn exit_of(&self, code: i32) -> Exit {
+        match self.order.launch.container {
+            Some(_) if (129..=192).contains(&code) => Exit::Signal(code - 128),
+            _ => Exit::Code(code),
+        }
     }
 
     /// One touch is several events, and what came before the watch is none: the file's own time tells.

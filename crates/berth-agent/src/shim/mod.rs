@@ -12,6 +12,7 @@
 //! runtime and parses no options, because its start is part of the start of every task.
 
 mod child;
+mod container;
 mod control;
 mod mounts;
 mod output;
@@ -74,9 +75,19 @@ fn run(folder: &TaskFolder) -> io::Result<()> {
     folder.write_ended(&Ended { outcome, unix_ms: unix_ms() }).map_err(io::Error::other)
 }
 
+/// Does what a shim that died could not do.
+pub(crate) fn clean_up(folder: &TaskFolder) {
+    if let Some(order) = folder.order().filter(|_| folder.ended().is_none()) {
+        for command in &order.launch.cleanup {
+            child::run_quietly(command, &order);
+        }
+    }
+}
+
 /// Starts the workload and tells of it. The text says why it cannot run.
 fn start(folder: &TaskFolder, order: &Order) -> Result<(child::Running, Process), String> {
     mounts::prepare(&order.launch.mounts)?;
+    container::prepare(order)?;
     let running = child::spawn(order)?;
     let process = Process::of(running.pid).unwrap_or(Process { pid: running.pid, start_ticks: 0 });
     let started = Started {

@@ -36,19 +36,20 @@ pub(super) enum Left {
 /// Sends a signal to everything that descends from the shim or is in the task's control group. Nobody else's process is hit:
 /// a child that is not reaped keeps its number, and so do its descendants as long as they descend from it.
 pub(super) fn signal(group: Option<&Group>, signal: Signal) {
-    for pid in descendants(std::process::id()) {
-        send(pid, signal);
+    let mut pids: BTreeSet<u32> = descendants(std::process::id()).into_iter().collect();
+    if let Some(group) = group {
+        if signal == Signal::KILL {
+            group.kill();
+        }
+        pids.extend(group.processes());
     }
-    let Some(group) = group else { return };
-    if signal == Signal::KILL {
-        group.kill();
-    }
-    for pid in group.processes() {
+    // Once each: a second request would interrupt the answer to the first.
+    for pid in pids {
         send(pid, signal);
     }
 }
 
-fn send(pid: u32, signal: Signal) {
+pub(super) fn send(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid as i32) {
         let _ = kill_process(pid, signal);
     }

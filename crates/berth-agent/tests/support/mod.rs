@@ -1,6 +1,8 @@
 //! A machine for one test: an agent on a folder of its own, and what it told.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod busybox;
+
 use berth_agent::{AgentConfig, Exit, Fact, Host, LogStart, RuntimeKind, Shutdown, TaskId, TaskSpec, local};
 use berth_types::{Bytes, Cpu, Span, Time, WorkloadId};
 use std::{

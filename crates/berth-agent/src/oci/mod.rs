@@ -1,0 +1,169 @@
+//! Tasks as containers, made from local archives and folders by an OCI runtime.
+//!
+//! ```text
+//! archive --unpack, once--> images/<key>/root --overlay, per task--> rootfs --runc run--> workload
+//! ```
+//!
+//! The agent decides what is to be run; the shim unpacks, mounts and starts it, so that a large image keeps nobody else waiting.
+//! The container shares the network of the machine. Mounts are made in the shim's own namespace and are gone with it.
+
+mod archive;
+mod bundle;
+mod layer;
+
+pub(crate) use archive::unpacked;
+pub(crate) use bundle::write_bundle;
+
+use crate::{
+    ImageEntry, Mount, RuntimeKind, TaskSpec,
+    environment::{self, MARK},
+    images::Runs,
+    process::{Context, check_mount},
+    task_folder::Launch,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Where a container finds what Berth gives it.
+const INSIDE: &str = "/berth";
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What the shim needs to make a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Container {
+    pub(crate) image: ImageEntry,
+    /// Where unpacked images are.
+    pub(crate) images: PathBuf,
+    /// The folder of this container.
+    pub(crate) bundle: PathBuf,
+    /// What the workload finds in its environment; wins over the image's own.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// What it sees of this machine.
+    pub(crate) mounts: Vec<Mount>,
+}
+
+/// What an image says about how it wants to be run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct ImageConfig {
+    pub(crate) env: Option<Vec<String>>,
+    pub(crate) entrypoint: Option<Vec<String>>,
+    pub(crate) cmd: Option<Vec<String>>,
+    pub(crate) working_dir: Option<String>,
+    pub(crate) user: Option<String>,
+}
+
+/// What to execute for a task as a container. The text says why it cannot run, and what to do about it.
+pub(crate) fn resolve(
+    spec: &TaskSpec,
+    runs: Result<Runs, String>,
+    context: &mut Context<'_>,
+) -> Result<Launch, String> {
+    let image = match runs {
+        Ok(Runs::Entry(entry @ (ImageEntry::Root(_) | ImageEntry::Archive(_)))) => entry,
+        _ => by_path(&spec.image)?,
+    };
+    let runtime = runtime().ok_or(
+        "there is no container runtime on this machine: install `runc` with the system's package manager, or use the runtime \
+         `process`",
+    )?;
+    if !rustix::process::geteuid().is_root() {
+        return Err("containers are made by root: run Berth as root, or use Podman".into());
+    }
+    let Inside { environment, mounts, ports } = inside(spec, context)?;
+    let folder = context.folder;
+    let mark = folder.mark(spec.id);
+    let bundle = folder.task(spec.id).path().join("bundle");
+    let container = Container {
+        image,
+        images: folder.root().join("images"),
+        bundle: bundle.clone(),
+        environment,
+        mounts,
+    };
+    let name = format!("berth-{}-{}", folder.id(), spec.id);
+    let state = folder.root().join("containers");
+    let runtime = |words: &[&str]| -> Vec<String> {
+        let state = state.display().to_string();
+        [runtime.as_str(), "--root", &state].iter().chain(words).map(|word| (*word).to_owned()).collect()
+    };
+    let bundle_text = bundle.display().to_string();
+    let own = [("PATH", USUAL_PATH), (MARK, mark.as_str())];
+    Ok(Launch {
+        argv: runtime(&["run", "--bundle", &bundle_text, &name]),
+        environment: own.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        working_dir: folder.root().to_owned(),
+        ports,
+        cleanup: vec![
+            runtime(&["delete", "--force", &name]),
+            vec!["rm".into(), "-rf".into(), "--one-file-system".into(), "--".into(), bundle_text],
+        ],
+        container: Some(container),
+        ..Launch::default()
+    })
+}
+
+/// What every container gets, whoever makes it.
+pub(crate) struct Inside {
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) ports: Vec<(u16, u16)>,
+}
+
+/// Looks at the mounts of a container, and adds those of Berth.
+pub(crate) fn inside(spec: &TaskSpec, context: &mut Context<'_>) -> Result<Inside, String> {
+    for mount in &spec.mounts {
+        check_mount(mount)?;
+    }
+    let folder = context.folder;
+    let gang = (spec.workers > 1).then(|| context.ports.of_gang(folder, spec.id)).transpose()?;
+    let ports: Vec<(u16, u16)> = spec.ports.iter().map(|port| (*port, *port)).collect();
+    let place = |name: &str| Path::new(INSIDE).join(name);
+    let mut environment = environment::of_berth(spec, &ports, gang);
+    let mut put =
+        |name: &str, value: PathBuf| environment.insert(name.to_owned(), value.display().to_string());
+    put("BERTH_CHECKPOINT_DIR", place("checkpoint"));
+    put("BERTH_CHECKPOINT_FILE", place("signals/checkpoint"));
+    put("PYTHONPATH", place("python"));
+    environment.insert("PYTHONUNBUFFERED".into(), "1".into());
+    environment.extend(spec.environment.clone());
+    environment.insert(MARK.into(), folder.mark(spec.id));
+    let mount =
+        |source: PathBuf, name: &str, read_only: bool| Mount { source, target: place(name), read_only };
+    let mut mounts = vec![
+        mount(folder.checkpoints(spec.id.workload), "checkpoint", false),
+        mount(folder.signals(spec.id), "signals", false),
+        mount(folder.root().join("python"), "python", true),
+    ];
+    mounts.extend(spec.mounts.clone());
+    Ok(Inside { environment, mounts, ports })
+}
+
+/// An image may be named by the path of its archive or folder.
+fn by_path(image: &str) -> Result<ImageEntry, String> {
+    let path = Path::new(image);
+    match path.metadata() {
+        Ok(found) if path.is_absolute() && found.is_dir() => Ok(ImageEntry::Root(path.into())),
+        Ok(found) if path.is_absolute() && found.is_file() => Ok(ImageEntry::Archive(path.into())),
+        _ => Err(format!(
+            "the image `{image}` is not on this machine: save it with `docker save -o /path/of/image.tar {image}`, then say so \
+             with a line in images.toml, `\"{image}\" = {{ archive = \"/path/of/image.tar\" }}`"
+        )),
+    }
+}
+
+/// Whether this task is a container of ours.
+pub(crate) fn is_container(spec: &TaskSpec, runs: &Result<Runs, String>) -> bool {
+    let mapped = matches!(runs, Ok(Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_))));
+    spec.runtime == RuntimeKind::Oci || (spec.runtime == RuntimeKind::Process && mapped)
+}
+
+fn runtime() -> Option<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let folders = path.split(':').chain(USUAL_PATH.split(':'));
+    let found = folders.map(|folder| Path::new(folder).join("runc")).find(|file| file.is_file());
+    found.map(|file| file.display().to_string())
+}
