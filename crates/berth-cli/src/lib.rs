@@ -8,12 +8,14 @@
 
 mod backup;
 mod check;
+mod completions;
 mod config;
 mod department;
 mod describe;
 mod events;
 mod failure;
 mod history;
+mod inside;
 mod lifecycle;
 mod list;
 mod logs;
@@ -34,7 +36,7 @@ mod volume;
 mod wait;
 
 use clap::{
-    CommandFactory, Parser, Subcommand,
+    CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use failure::{Exit, Failure};
@@ -101,6 +103,10 @@ enum Command {
     Why(describe::OneArgs),
     /// Print what a workload printed
     Logs(logs::LogsArgs),
+    /// Open a shell beside a worker, with its environment and GPUs
+    Bash(inside::BashArgs),
+    /// Run a command beside a worker, with its environment and GPUs
+    Exec(inside::ExecArgs),
     /// Wait until workloads run or have ended
     Wait(wait::WaitArgs),
     /// End workloads for good
@@ -150,18 +156,6 @@ enum Command {
         #[arg(value_name = "DIR")]
         folder: Option<std::path::PathBuf>,
     },
-    /// Open a shell in a workload; comes with a later release
-    #[command(hide = true)]
-    Bash(InsideArgs),
-    /// Run a command in a workload; comes with a later release
-    #[command(hide = true)]
-    Exec(InsideArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct InsideArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<String>,
 }
 
 /// Runs one command line, program name first.
@@ -172,7 +166,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Spelling::Berth => typed.clone(),
         Spelling::Runai => runai::translate(typed.clone()),
     };
-    let cli = match Cli::try_parse_from(arguments) {
+    let definition = Cli::command().name(spelling.command());
+    let matches = definition.try_get_matches_from(arguments);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, spelling),
     };
@@ -222,9 +218,7 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
             return sim::run(command);
         }
         Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "berth", &mut text);
-            write_data(&text)?;
+            write_data(&completions::script(*shell, Cli::command()))?;
             Exit::Done
         }
         Command::Man { folder } => man::run(folder.as_deref(), Cli::command())?,
@@ -232,19 +226,20 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
         Command::Check(arguments) => check::run(server, *arguments)?,
         Command::Restore(arguments) => backup::restore(server, arguments)?,
         Command::Version(arguments) => server::version(server, *arguments)?,
-        Command::Bash(_) | Command::Exec(_) => {
-            return Err(Failure::misuse(
-                "shells and commands inside of a workload come with `berth exec` of a later release",
-            )
-            .hint(format!("until then, `{} logs NAME -f` shows what it prints", spelling.command()))
-            .into());
+        // Their exit code is that of what they ran.
+        Command::Bash(arguments) => {
+            return block_on(inside::bash(&Session::open(server, None, spelling)?, arguments));
+        }
+        Command::Exec(arguments) => {
+            return block_on(inside::exec(&Session::open(server, None, spelling)?, arguments));
         }
         Command::Submit(arguments) => {
             let words: Vec<String> = typed.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             // What cannot be right is said before anybody is asked.
-            submit::request(arguments)?;
+            let mut request = submit::request(arguments)?;
+            request.command_line = Some(submit::shown_command_line(&words));
             let session = Session::open(server, arguments.user.as_deref(), spelling)?;
-            block_on(submit::run(&session, arguments, submit::shown_command_line(&words)))?
+            block_on(submit::run(&session, arguments, request))?
         }
         command => {
             let session = Session::open(server, None, spelling)?;

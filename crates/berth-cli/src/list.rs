@@ -6,7 +6,7 @@ use crate::{
     session::{ProjectArg, Session},
     show::workload_table,
 };
-use berth_api::{EventQuery, Status, Workload, WorkloadList, WorkloadQuery};
+use berth_api::{Code, EventQuery, Status, Workload, WorkloadList, WorkloadQuery};
 use clap::Args;
 use serde::Deserialize;
 use std::io::{self, IsTerminal};
@@ -133,7 +133,17 @@ async fn watch(
         // Ages grow even when nothing happens.
         let next = tokio::time::timeout(std::time::Duration::from_secs(10), stream.next()).await;
         let Ok(event) = next else { continue };
-        let Some(workload) = event?.now else { continue };
+        let event = match event {
+            // We were away for longer than events are kept: what is now is asked for anew.
+            Err(error) if error.problem().is_some_and(|problem| problem.code == Code::Gone) => {
+                let listed = session.client.all_workloads(query).await?;
+                list = listed.value;
+                stream = session.client.event_stream(&EventQuery { after: listed.cursor, ..events.clone() });
+                continue;
+            }
+            event => event?,
+        };
+        let Some(workload) = event.now else { continue };
         if !is_live && matches(query, &workload) {
             let text = rows(std::slice::from_ref(&*workload), arguments.output, &look)?;
             if !output::write_part(text.as_bytes())? {

@@ -180,17 +180,22 @@ impl Session {
         }
         let Place { project, name } = place;
         let all = format!("all are shown by `{} list -p {project}`", self.spelling.command());
-        let Ok(others) = self.client.all_workloads(&WorkloadQuery::default()).await else {
-            return error.into();
+        let same = WorkloadQuery { name: Some(name.clone()), ..WorkloadQuery::default() };
+        let here = WorkloadQuery { project: Some(project.clone()), ..WorkloadQuery::default() };
+        let found = async {
+            Ok::<_, ClientError>((self.client.workloads(&same).await?, self.client.workloads(&here).await?))
         };
-        let here = others.value.items.iter().filter(|other| other.project == *project);
-        let hint = match others.value.items.iter().find(|other| other.name == *name) {
-            Some(other) => format!("there is one in another project: {}/{name}", other.project),
-            None => match names::nearest(name, here.map(|other| other.name.as_str())) {
-                Some(nearest) => format!("did you mean {nearest}? {all}"),
-                None => all,
-            },
-        };
+        let Ok((same, here)) = found.await else { return error.into() };
+        let hint =
+            match same.value.items.iter().find(|other| other.name == *name && other.project != *project) {
+                Some(other) => format!("there is one in another project: {}/{name}", other.project),
+                None => {
+                    match names::nearest(name, here.value.items.iter().map(|other| other.name.as_str())) {
+                        Some(nearest) => format!("did you mean {nearest}? {all}"),
+                        None => all,
+                    }
+                }
+            };
         Failure::new(Exit::NotFound, format!("{project} has no workload {name}")).hint(hint).into()
     }
 

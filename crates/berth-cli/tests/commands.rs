@@ -87,13 +87,32 @@ fn a_mistyped_command_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn shells_inside_of_workloads_are_promised_and_not_pretended() {
+fn a_command_beside_a_worker_has_its_environment_and_its_exit_code_is_passed_on() {
     let home = Home::new();
-    for line in ["runai bash build1", "runai bash pvc-test -p team-a", "berth exec build1 -- ls -l"] {
-        let ran = home.run(line);
-        assert_eq!(ran.code, Some(2), "{line}");
-        assert!(ran.stderr.contains("`berth exec` of a later release"), "{ran:?}");
-    }
+    let mut worker = std::process::Command::new("sleep")
+        .arg("60")
+        .env_clear()
+        .env("CUDA_VISIBLE_DEVICES", "5")
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir("/tmp")
+        .spawn()
+        .expect("starts");
+    let mut running = workload("team-a", "build1", "Running");
+    running["tasks"] = json!([{"rank": 0, "node": "n", "devices": [5], "gpus": 1, "status": "Running", "extra": false,
+        "pid": worker.id()}]);
+    let mut routes = usual();
+    routes.push(route("GET /api/v1/workloads/team-a/build1", running));
+    let _fake = Fake::start(&home, &routes);
+    let script = "echo $CUDA_VISIBLE_DEVICES; pwd; exit 7";
+    let ran = home.run_words(&["runai", "exec", "-p", "team-a", "build1", "sh", "-c", script]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(7), "5\n/tmp\n"), "{ran:?}");
+    let ran = home.run("runai bash build1 -p team-a");
+    assert_eq!(ran.code, Some(0), "its stdin is empty, so the shell ends at once: {ran:?}");
+    worker.kill().expect("is ended");
+    worker.wait().expect("is collected");
+    let ran = home.run("berth exec team-a/hyper1 -- ls");
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+    assert!(ran.stderr.contains("worker 0 of team-a/hyper1 has no process: it is Running"), "{ran:?}");
 }
 
 #[test]
@@ -284,4 +303,34 @@ fn version_completions_and_manual_pages_need_no_server() {
     let folder = home.path().join("man");
     assert_eq!(home.run(&format!("berth man {}", folder.display())).code, Some(0));
     assert!(folder.join("berth-submit.1").exists());
+}
+
+#[test]
+fn bash_completes_names_of_what_is_there() {
+    let home = Home::new();
+    let _fake = Fake::start(&home, &usual());
+    let script = home.path().join("completions.bash");
+    fs::write(&script, home.run("berth completions bash").stdout).expect("is written");
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_berth")).parent().expect("a folder");
+    let complete = |words: &str| {
+        let count = words.split(' ').count() - 1;
+        let line = format!(
+            "source {}; COMP_WORDS=({words} ''); COMP_CWORD={}; _berth_names berth '' x; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            count + 1
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &line])
+            .env("HOME", home.path())
+            .env("XDG_CONFIG_HOME", home.path().join("config"))
+            .env("XDG_DATA_HOME", home.path().join("data"))
+            .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
+            .output()
+            .expect("bash starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(complete("berth logs"), "team-a/hyper1\n");
+    assert_eq!(complete("berth list -p"), "team-a\nteam-b\n");
+    assert_eq!(complete("berth project set"), "team-a\nteam-b\n");
+    assert!(complete("berth").contains("submit"));
 }

@@ -12,8 +12,11 @@ use berth_api::{
 };
 use hyper::Method;
 use serde_json::json;
+use std::time::Duration;
 
 const NOTHING: Option<&()> = None;
+/// A backup copies everything that is kept, however much that is.
+const BACKUP_WITHIN: Duration = Duration::from_secs(3600);
 
 impl Client {
     /// The installation as a whole.
@@ -216,7 +219,7 @@ impl Client {
 
     /// Writes a backup on the server's machine.
     pub async fn backup(&self, request: &BackupRequest) -> Result<Backup, ClientError> {
-        self.send(Method::POST, &path(&["backup"]), Some(request)).await
+        self.send_slow(&path(&["backup"]), request, BACKUP_WITHIN).await
     }
 
     /// Asks the server to end. It answers before it has.

@@ -74,11 +74,21 @@ pub(crate) struct Call<'a> {
     pub(crate) key: Option<String>,
     /// A stream goes on after this event.
     pub(crate) last_event: Option<u64>,
+    /// More time than the usual, for what is known to be slow.
+    pub(crate) within: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(method: Method, path: &'a str) -> Self {
-        Self { method, path, body: Vec::new(), accept: "application/json", key: None, last_event: None }
+        Self {
+            method,
+            path,
+            body: Vec::new(),
+            accept: "application/json",
+            key: None,
+            last_event: None,
+            within: None,
+        }
     }
 }
 
@@ -140,6 +150,18 @@ impl Client {
         self.send_for_bytes(method, path, body).await.map(|_| ())
     }
 
+    /// A create that is known to be slow.
+    pub(crate) async fn send_slow<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        within: Duration,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).expect("the types of requests can be written as JSON");
+        let call = Call { body, key: Some(new_key()), within: Some(within), ..Call::new(Method::POST, path) };
+        self.read(&self.exchange(&call).await?.1)
+    }
+
     async fn send_for_bytes(
         &self,
         method: Method,
@@ -162,11 +184,10 @@ impl Client {
             *self.idle.lock().await = Some(connection);
             Ok((cursor, bytes))
         };
-        match time::timeout(self.limits.answer, answered).await {
+        let after = call.within.unwrap_or(self.limits.answer);
+        match time::timeout(after, answered).await {
             Ok(answered) => answered,
-            Err(_) => {
-                Err(ClientError::Timeout { address: self.address().to_string(), after: self.limits.answer })
-            }
+            Err(_) => Err(ClientError::Timeout { address: self.address().to_string(), after }),
         }
     }
 

@@ -84,6 +84,8 @@ impl<'a> EventStream<'a> {
         let Some((body, _)) = &mut self.open else { return Ok(()) };
         let bytes = within(self.client, self.client.limits.silence, next_bytes(body, self.client)).await??;
         let Some(bytes) = bytes else { return Err(closed(self.client)) };
+        // Whatever was said, somebody serves the stream.
+        self.failures = 0;
         let messages = self.parser.take(&bytes, self.client.limits.answer_bytes_max);
         for message in messages.map_err(|_| self.client.protocol("an event is above the limit"))? {
             let event: Event = serde_json::from_str(&message.data)
@@ -91,7 +93,6 @@ impl<'a> EventStream<'a> {
             // After a reconnect the server may repeat what was already seen.
             if self.query.after.is_none_or(|last| event.seq > last) {
                 self.ready.push_back(event);
-                self.failures = 0;
             }
         }
         Ok(())

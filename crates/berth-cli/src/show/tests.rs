@@ -137,6 +137,8 @@ Events:
     ));
     let json = render(Form::Json, &look(), &described(running())).expect("is JSON");
     assert_eq!(serde_json::from_str::<Workload>(&json).expect("is a workload and nothing else"), running());
+    let yaml = render(Form::Yaml, &look(), &described(running())).expect("is YAML");
+    assert_eq!(serde_saphyr::from_str::<Workload>(&yaml).expect("is a workload and nothing else"), running());
 }
 
 #[test]

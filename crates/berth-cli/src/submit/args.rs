@@ -23,6 +23,9 @@ With --wait the exit code is that of `berth wait`.")]
 pub(crate) struct SubmitArgs {
     /// Its name; made up when absent
     pub(crate) name: Option<String>,
+    /// Its name, as releases after the report write it
+    #[arg(long = "name", hide = true, value_name = "NAME", conflicts_with = "name")]
+    pub(crate) named: Option<String>,
     #[command(flatten)]
     pub(crate) project: ProjectArg,
     /// The image

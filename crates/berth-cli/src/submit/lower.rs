@@ -9,9 +9,10 @@ pub(crate) fn lower(
     arguments: &SubmitArgs,
     mut request: WorkloadRequest,
 ) -> Result<WorkloadRequest, Failure> {
-    set(&mut request.name, &arguments.name);
+    let name = arguments.name.as_ref().or(arguments.named.as_ref()).cloned();
+    set(&mut request.name, &name);
     set(&mut request.name_prefix, &arguments.name_prefix);
-    if arguments.name.is_some() {
+    if name.is_some() {
         request.name_prefix = None;
     } else if arguments.name_prefix.is_some() {
         request.name = None;

@@ -21,17 +21,15 @@ use berth_api::{Submitted, WorkloadRequest};
 pub(crate) use command_line::shown as shown_command_line;
 pub(crate) use values::{parse_secs, parse_selector};
 
-/// Carries out `submit`. `command_line` is what the person typed, to be shown later.
+/// Sends the request of `arguments`.
 pub(crate) async fn run(
     session: &Session,
     arguments: &SubmitArgs,
-    command_line: String,
+    mut request: WorkloadRequest,
 ) -> anyhow::Result<Exit> {
-    let mut request = request(arguments)?;
     if request.project.is_empty() || arguments.project.project.is_some() {
         request.project = session.project(&arguments.project).await?;
     }
-    request.command_line = Some(command_line);
     if arguments.dry_run {
         return match session.client.preview(&request).await {
             Ok(preview) => {

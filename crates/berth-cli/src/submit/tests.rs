@@ -195,6 +195,7 @@ fn todays_flags_become_a_request() {
             "ports": [8080], "large_shm": true})
     );
     assert_eq!(submitted("berth submit s -i x --inference").kind, KindName::Inference);
+    assert_eq!(submitted("runai submit --name s -i x"), submitted("runai submit s -i x"));
 }
 
 fn refused(line: &str) -> String {
