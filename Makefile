@@ -10,20 +10,29 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:$(BERTH_CACHE)/tools/bin
 BERTH = $(CARGO_TARGET_DIR)/release/berth
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check soak mutants bench fmt
+.PHONY: help run story test check soak mutants bench fmt
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## build Berth and play the two-node scenario of the report; a picture goes to target/tr4858.svg
-	@.ci/ensure rust
+# Options of `berth up`: `make run UP="--nodes 1xdgxh100"` tries another machine.
+UP ?= --nodes 2xdgx1 --project team-a=4 --project team-b=2 --project team-c=2 --project team-d=8
+
+run: ## build Berth and start it: two declared DGX-1 and the four teams of the report; Ctrl-C ends it
+	@.ci/ensure rust jupyter
 	@echo "berth: building the release binary (into $(CARGO_TARGET_DIR))"
+	cargo build --release --locked -p berth-cli
+	@ln -sf berth $(CARGO_TARGET_DIR)/release/runai
+	@exec $(BERTH) up $(UP)
+
+story: ## play the report's scenario in the simulator; a picture goes to target/tr4858.svg
+	@.ci/ensure rust
 	cargo build --release --locked -p berth-cli
 	@mkdir -p target
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
 test: ## every test: properties, scenarios, transcripts, processes and containers, house rules
-	@.ci/ensure rust containers
+	@.ci/ensure rust containers jupyter
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
 	cargo test --workspace --locked
 
@@ -46,6 +55,10 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-engine --test explain --test fuzz --test victims
 	@echo "berth: $(BERTH_KILLS) kills of the store; a case of its property crashes several times, so there are fewer"
 	cargo test --locked -p berth-store --test kill
+	@echo "berth: $(BERTH_KILLS) kills of the server under submissions, and of the agent under starts"
+	cargo test --locked -p berth-cli --test kill -- --nocapture
+	cargo test --locked -p berth-agent --test kill -- --nocapture
+	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-server every_history
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
 	@echo "berth: $(BERTH_KILLS) kills of the agent"
 	cargo test --locked -p berth-agent --test kill

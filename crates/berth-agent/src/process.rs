@@ -97,9 +97,10 @@ fn mounts(mounts: &[Mount], own: &Path) -> Result<Vec<MountStep>, String> {
                 mount.target.display()
             ));
         }
-        if !mount.target.exists() {
+        // A mount needs a folder to be mounted at; an empty one is made, as Docker does, but not a whole path of them.
+        if !mount.target.exists() && !mount.target.parent().is_some_and(Path::is_dir) {
             return Err(format!(
-                "{target} does not exist on this machine, and a process cannot have folders of its own: create it, mount \
+                "{target} cannot be made on this machine, because its parent folder does not exist: create that, mount \
                  {source} at its own path (`-v {source}:{source}`), or use a container runtime",
                 source = mount.source.display(),
                 target = mount.target.display()

@@ -140,7 +140,7 @@ fn mounts_that_lead_elsewhere_are_refused() {
         (mount(&data, Path::new("/"), false), "at `/`"),
         (mount(&data, Path::new("/proc"), false), "Berth itself needs it"),
         (mount(&data, temp.path(), false), "Berth itself needs it"),
-        (mount(&data, Path::new("/no/such/place"), false), "does not exist on this machine"),
+        (mount(&data, Path::new("/no/such/place"), false), "its parent folder does not exist"),
     ];
     for (number, (mount, text)) in cases.into_iter().enumerate() {
         let id = id(number as u64);

@@ -3,7 +3,7 @@
 use super::child::own_mounts;
 use crate::{Mount, task_folder::MountStep};
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, openat2},
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
     mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount},
 };
 use std::{
@@ -38,7 +38,11 @@ fn bind(Mount { source, target, read_only }: &Mount) -> Result<(), String> {
         format!("{} could not be mounted at {}: {error}", source.display(), target.display())
     };
     // Links were refused when the task was looked at; one that was put there since is not followed either.
-    let (from, to) = (without_links(source).map_err(failed)?, without_links(target).map_err(failed)?);
+    let from = without_links(source).map_err(failed)?;
+    let to = match without_links(target) {
+        Err(rustix::io::Errno::NOENT) => make_folder(target).map_err(failed)?,
+        opened => opened.map_err(failed)?,
+    };
     mount_bind_recursive(through(&from), through(&to)).map_err(failed)?;
     if *read_only {
         mount_remount(target, MountFlags::BIND | MountFlags::RDONLY, c"").map_err(failed)?;
@@ -49,6 +53,18 @@ fn bind(Mount { source, target, read_only }: &Mount) -> Result<(), String> {
 fn without_links(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
+}
+
+/// Makes an empty folder to mount something at. It stays: another task may be using it too.
+fn make_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(rustix::io::Errno::NOENT);
+    };
+    match mkdirat(without_links(parent)?, name, Mode::from_raw_mode(0o755)) {
+        // Another task was quicker.
+        Ok(()) | Err(rustix::io::Errno::EXIST) => without_links(path),
+        Err(error) => Err(error),
+    }
 }
 
 fn through(descriptor: &OwnedFd) -> String {
