@@ -152,6 +152,13 @@ impl Group {
         self.folders.iter().map(open).collect()
     }
 
+    /// Takes a running process in; what it has forked already stays outside.
+    pub(crate) fn take_in(&self, pid: u32) {
+        for folder in &self.folders {
+            let _ = fs::write(folder.join("cgroup.procs"), pid.to_string());
+        }
+    }
+
     /// Every process in it.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let lists =

@@ -11,9 +11,11 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
+
+const TRIM_EVERY: u32 = 32;
 
 /// Removes the folders of a workload, and keeps its logs.
 pub(crate) fn forget(folder: &Arc<Folder>, workload: WorkloadId, kept_logs_max: Bytes) {
@@ -33,17 +35,13 @@ pub(crate) fn forget(folder: &Arc<Folder>, workload: WorkloadId, kept_logs_max: 
 
 /// Holds the logs of ended tasks within their bound.
 pub(crate) fn trim(folder: &Arc<Folder>, kept_logs_max: Bytes) {
-    static RUNNING: AtomicU32 = AtomicU32::new(0);
-    // One that has not begun yet does it for all who ask meanwhile.
-    if RUNNING.fetch_add(1, SeqCst) > 1 {
-        RUNNING.fetch_sub(1, SeqCst);
+    static ENDED: AtomicU32 = AtomicU32::new(0);
+    // Every folder is looked at, so not at every end: the bound is passed by the logs of a few tasks at most.
+    if !ENDED.fetch_add(1, Relaxed).is_multiple_of(TRIM_EVERY) {
         return;
     }
     let folder = Arc::clone(folder);
-    std::thread::spawn(move || {
-        trim_now(&folder, kept_logs_max);
-        RUNNING.fetch_sub(1, SeqCst);
-    });
+    std::thread::spawn(move || trim_now(&folder, kept_logs_max));
 }
 
 fn trim_now(folder: &Folder, kept_logs_max: Bytes) {
