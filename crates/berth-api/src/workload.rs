@@ -139,13 +139,15 @@ pub struct ReportRequest {
     /// Accuracy.
     #[schema(value_type = Option<f64>)]
     pub accuracy: Option<serde_json::Value>,
-    /// Time left, in seconds.
-    pub left_secs: Option<u64>,
+    /// Time left, in seconds or as `"90s"`.
+    #[schema(value_type = Option<f64>)]
+    pub eta: Option<serde_json::Value>,
     /// How busy its GPUs are, in percent.
     pub utilisation: Option<u8>,
     /// It has just saved its state.
     pub checkpoint: bool,
     /// Anything else, by name.
+    #[serde(flatten)]
     #[schema(value_type = BTreeMap<String, String>)]
     pub metrics: BTreeMap<String, serde_json::Value>,
 }

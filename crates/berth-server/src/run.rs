@@ -119,7 +119,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         host: Arc::clone(&host),
         volumes: folder.volumes(),
         tokens: door.tasks(),
-        report_url: format!("http://{address}/api/v1/report"),
+        report_url: format!("http://{address}/api/v1"),
         uuids: gpus.into_iter().map(|gpu| gpu.uuid).collect(),
     };
     let nodes =

@@ -73,6 +73,7 @@ fn router(state: AppState) -> Router {
         // Everything above is for people; a workload may speak of itself only.
         .layer(middleware::from_fn(people_only))
         .route("/report", post(workloads::report))
+        .route("/checkpoint", post(workloads::checkpoint))
         .fallback(no_such_route);
     Router::new()
         .nest("/api/v1", api)

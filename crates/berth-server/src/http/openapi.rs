@@ -46,6 +46,7 @@ use utoipa::{
         super::workloads::resume,
         super::workloads::why,
         super::workloads::report,
+        super::workloads::checkpoint,
         super::logs::read,
         super::events::list,
         super::events::stream,

@@ -394,11 +394,7 @@ pub(crate) async fn report(
     Extension(identity): Extension<Identity>,
     Asked { request, .. }: Asked<ReportRequest>,
 ) -> Result<StatusCode, ApiError> {
-    let Identity::Workload(workload) = identity else {
-        let problem = Problem::new(Code::Forbidden, "only a workload reports about itself")
-            .hint("its token is in BERTH_REPORT_TOKEN");
-        return Err(ApiError(problem));
-    };
+    let workload = itself(&identity)?;
     if request.metrics.len() > METRICS_MAX {
         return Err(ApiError(Problem::invalid(
             "metrics",
@@ -418,6 +414,37 @@ pub(crate) async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Seconds, or a text such as `90s`; anything else is not worth a failed report.
+fn time_left(eta: &serde_json::Value) -> Option<Span> {
+    match eta {
+        serde_json::Value::String(text) => text.parse().ok(),
+        other => other.as_f64().map(|secs| Span::secs(secs.clamp(0.0, 1e12) as u64)),
+    }
+}
+
+/// Say that a checkpoint was just written, from inside a workload
+#[utoipa::path(post, path = "/api/v1/checkpoint", tag = "reports", responses((status = 204), (status = "4XX", body = Problem)))]
+pub(crate) async fn checkpoint(
+    State(state): State<AppState>,
+    Extension(identity): Extension<Identity>,
+) -> Result<StatusCode, ApiError> {
+    let workload = itself(&identity)?;
+    let command = move |platform: &mut Platform, now| {
+        platform.on_seen(Seen::Checkpoint { workload }, now);
+        Ok(())
+    };
+    state.command(None, command).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn itself(identity: &Identity) -> Result<WorkloadId, Problem> {
+    match identity {
+        Identity::Workload(workload) => Ok(*workload),
+        Identity::Person { .. } => Err(Problem::new(Code::Forbidden, "only a workload reports about itself")
+            .hint("its token is in BERTH_REPORT_TOKEN")),
+    }
+}
+
 fn lowered(request: ReportRequest) -> TaskReport {
     let text = |value: serde_json::Value| {
         let text = match value {
@@ -434,7 +461,7 @@ fn lowered(request: ReportRequest) -> TaskReport {
         percent: request.percent.map(|percent| percent.min(100)),
         loss: request.loss.map(text),
         accuracy: request.accuracy.map(text),
-        left: request.left_secs.map(|secs| Span::secs(secs.min(u64::MAX / 1_000))),
+        left: request.eta.as_ref().and_then(time_left),
         utilisation: request.utilisation.map(|percent| percent.min(100)),
         metrics: request
             .metrics
