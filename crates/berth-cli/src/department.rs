@@ -3,7 +3,7 @@
 use crate::{
     failure::{Exit, Failure},
     names,
-    output::OutputArgs,
+    output::{Form, OutputArgs},
     project::{ListArgs, NamedArgs},
     session::Session,
     submit::warn,
@@ -85,7 +85,10 @@ pub(crate) async fn run(session: &Session, command: &DepartmentCommand) -> anyho
             let created = session.client.create_department(&settings).await?;
             warn(&created.warnings);
             session.say(&format!("berth: department {} is there", arguments.name));
-            session.show(arguments.output, &created)?;
+            // The page about it would hold what was just typed.
+            if arguments.output.output != Form::Table {
+                session.show(arguments.output, &created)?;
+            }
         }
         DepartmentCommand::Update(arguments) => {
             names::check("department", &arguments.name)?;

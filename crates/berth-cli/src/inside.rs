@@ -101,6 +101,8 @@ struct Beside {
     folder: PathBuf,
     /// Whether the worker sees other mounts than we do.
     has_own_mounts: bool,
+    /// Whether it counts users in another way, as it must where only root may mount.
+    has_own_users: bool,
 }
 
 impl Beside {
@@ -119,13 +121,16 @@ impl Beside {
                 OsStr::from_bytes(&variable[end + 1..]).to_owned(),
             ))
         });
-        let mounts = |of: &Path| fs::read_link(of.join("ns").join("mnt"));
+        let has_own = |namespace: &str| {
+            let of = |process: &Path| fs::read_link(process.join("ns").join(namespace)).map_err(unreadable);
+            Ok::<bool, Failure>(of(&proc)? != of(Path::new("/proc/self"))?)
+        };
         Ok(Self {
             pid,
             environment: variables.collect(),
             folder: fs::read_link(proc.join("cwd")).map_err(unreadable)?,
-            has_own_mounts: mounts(&proc).map_err(unreadable)?
-                != mounts(Path::new("/proc/self")).map_err(unreadable)?,
+            has_own_mounts: has_own("mnt")?,
+            has_own_users: has_own("user")?,
         })
     }
 
@@ -147,11 +152,11 @@ impl Beside {
                     .hint("install the package util-linux"));
                 }
                 let mut command = Command::new("nsenter");
-                command
-                    .args(["--preserve-credentials", "--user", "--mount", "--wd", "--target"])
-                    .arg(self.pid.to_string())
-                    .arg("--")
-                    .args(words);
+                if self.has_own_users {
+                    // The worker is the same person there, and so are we.
+                    command.args(["--user", "--preserve-credentials"]);
+                }
+                command.args(["--mount", "--wd", "--target"]).arg(self.pid.to_string()).arg("--").args(words);
                 command
             }
         };
@@ -195,13 +200,32 @@ mod tests {
             }
             std::thread::yield_now();
         };
-        assert!(!beside.has_own_mounts);
+        assert!(!beside.has_own_mounts && !beside.has_own_users);
         let words = ["/bin/sh".into(), "-c".into(), "echo $CUDA_VISIBLE_DEVICES; pwd".into()];
         let output = beside.command(&words).expect("can be started").output().expect("runs");
         worker.kill().expect("is ended");
         worker.wait().expect("is collected");
         let folder = folder.path().canonicalize().expect("a path");
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("3\n{}\n", folder.display()));
+    }
+
+    #[test]
+    fn only_what_differs_is_entered() {
+        let entered = |has_own_users: bool| {
+            let beside = Beside {
+                pid: 7,
+                environment: vec![],
+                folder: "/".into(),
+                has_own_mounts: true,
+                has_own_users,
+            };
+            let command = beside.command(&["ls".into()]).expect("nsenter is part of every Linux");
+            let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        // Entering the namespace one is in already is refused by the system.
+        assert_eq!(entered(false), "--mount --wd --target 7 -- ls");
+        assert_eq!(entered(true), "--user --preserve-credentials --mount --wd --target 7 -- ls");
     }
 
     #[test]

@@ -143,7 +143,14 @@ async fn watch(
             }
             event => event?,
         };
-        let Some(workload) = event.now else { continue };
+        let workload = match (event.now, event.workload_id) {
+            (Some(workload), _) => workload,
+            // One that is over may no longer be told along with its last event.
+            (None, Some(id)) if list.items.iter().any(|shown| shown.id == id) => {
+                Box::new(session.client.workload_by_id(id).await?)
+            }
+            _ => continue,
+        };
         if !is_live && matches(query, &workload) {
             let text = rows(std::slice::from_ref(&*workload), arguments.output, &look)?;
             if !output::write_part(text.as_bytes())? {

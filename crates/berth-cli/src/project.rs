@@ -4,7 +4,7 @@ use crate::{
     config::{self, Config},
     failure::{Exit, Failure},
     names,
-    output::OutputArgs,
+    output::{Form, OutputArgs},
     session::Session,
     submit::{parse_secs, parse_selector, warn},
 };
@@ -155,7 +155,10 @@ pub(crate) async fn run(session: &Session, command: &ProjectCommand) -> anyhow::
             let created = session.client.create_project(&settings).await?;
             warn(&created.warnings);
             session.say(&format!("berth: project {} is there", arguments.name));
-            session.show(arguments.output, &created)?;
+            // The page about it would hold what was just typed.
+            if arguments.output.output != Form::Table {
+                session.show(arguments.output, &created)?;
+            }
         }
         ProjectCommand::Update(arguments) => {
             names::check("project", &arguments.name)?;

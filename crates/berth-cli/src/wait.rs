@@ -9,6 +9,9 @@ use berth_api::{EventQuery, Status, Workload, WorkloadQuery};
 use clap::{Args, ValueEnum};
 use std::{collections::BTreeMap, time::Duration};
 
+/// When nothing is heard for so long, the workloads are looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Until {
@@ -105,11 +108,26 @@ async fn follow(session: &Session, places: &[Place], until: Until) -> anyhow::Re
     let query = EventQuery { after: cursor, objects: true, ..EventQuery::default() };
     let mut stream = session.client.event_stream(&query);
     while !open.is_empty() {
-        let Some(workload) = stream.next().await?.now else { continue };
-        let Some(place) = open.get(&workload.id) else { continue };
-        if let Some(good) = outcome(session, place, &workload, until) {
-            failed |= !good;
-            open.remove(&workload.id);
+        let about = match tokio::time::timeout(LOOK_AGAIN, stream.next()).await {
+            Ok(event) => {
+                let event = event?;
+                let Some(id) = event.workload_id.filter(|id| open.contains_key(id)) else { continue };
+                vec![(id, event.now)]
+            }
+            // Nothing said may also mean that nothing is heard.
+            Err(_) => open.keys().map(|id| (*id, None)).collect(),
+        };
+        for (id, now) in about {
+            let workload = match now {
+                Some(workload) => *workload,
+                // One that is over may no longer be told along with its last event.
+                None => session.client.workload_by_id(id).await?,
+            };
+            let place = &open[&id];
+            if let Some(good) = outcome(session, place, &workload, until) {
+                failed |= !good;
+                open.remove(&id);
+            }
         }
     }
     Ok(if failed { Exit::Failed } else { Exit::Done })

@@ -212,7 +212,7 @@ fn waiting_tells_by_its_exit_code_how_it_ended() {
     for (status, code) in [("Succeeded", 0), ("Failed", 1), ("TimedOut", 1), ("Deleted", 1)] {
         let home = Home::new();
         let event = json!({"seq": 41, "at": "2026-11-17T08:00:01.000Z", "kind": "ended", "level": "normal", "message": "m",
-            "now": workload("team-a", "hyper1", status)});
+            "workload_id": 7, "now": workload("team-a", "hyper1", status)});
         let mut routes = usual();
         routes.push(("GET /api/v1/events/stream", 200, format!("id: 41\ndata: {event}\n\n")));
         let fake = Fake::start(&home, &routes);
@@ -228,6 +228,15 @@ fn waiting_tells_by_its_exit_code_how_it_ended() {
     let home = Home::new();
     let _fake = Fake::start(&home, &usual());
     assert_eq!(home.run("berth wait team-a/hyper1 --for running").code, Some(0));
+    // The last event of a workload that is over may come without it.
+    let event = json!({"seq": 41, "at": "2026-11-17T08:00:01.000Z", "kind": "task-exited", "level": "normal",
+        "message": "m", "workload_id": 7});
+    let mut routes = usual();
+    routes.push(("GET /api/v1/events/stream", 200, format!("id: 41\ndata: {event}\n\n")));
+    routes.push(route("GET /api/v1/workloads/7", workload("team-a", "hyper1", "Failed")));
+    let home = Home::new();
+    let _fake = Fake::start(&home, &routes);
+    assert_eq!(home.run("berth wait team-a/hyper1 --timeout 20s").code, Some(1));
     let mut routes = usual();
     routes.push(("GET /api/v1/events/stream", 200, ": nothing happens\n\n".into()));
     let home = Home::new();
@@ -333,4 +342,61 @@ fn bash_completes_names_of_what_is_there() {
     assert_eq!(complete("berth list -p"), "team-a\nteam-b\n");
     assert_eq!(complete("berth project set"), "team-a\nteam-b\n");
     assert!(complete("berth").contains("submit"));
+}
+
+#[test]
+fn a_watched_list_in_a_pipe_has_a_line_for_each_change() {
+    use std::io::BufRead;
+    let home = Home::new();
+    let mut ended = workload("team-a", "hyper1", "Succeeded");
+    ended["message"] = json!("exit code 0");
+    let event = |seq: u64, now: Value| {
+        let event = json!({"seq": seq, "at": "2026-11-17T08:00:01.000Z", "kind": "k", "level": "normal", "message": "m",
+            "workload_id": 7, "now": now});
+        format!("id: {seq}\ndata: {event}\n\n")
+    };
+    let stream = event(41, workload("team-a", "hyper1", "Stopping")) + &event(42, ended);
+    let mut routes = usual();
+    routes.push(("GET /api/v1/events/stream", 200, stream));
+    let _fake = Fake::start(&home, &routes);
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["list", "--watch", "--folder"])
+        .arg(home.server_folder())
+        .env("HOME", home.path())
+        .env_remove("XDG_CONFIG_HOME")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut lines = std::io::BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let statuses: Vec<String> = lines
+        .by_ref()
+        .take(4)
+        .map(|line| line.expect("is text").split_whitespace().nth(1).unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(statuses, ["STATUS", "Running", "Stopping", "Succeeded"]);
+    child.kill().expect("is ended");
+    child.wait().expect("is collected");
+}
+
+#[test]
+fn down_waits_until_the_process_is_gone() {
+    let home = Home::new();
+    let mut routes = usual();
+    routes.push(("POST /api/v1/shutdown", 202, String::new()));
+    let fake = Fake::start(&home, &routes);
+    let ran = home.run("berth down --timeout 100ms");
+    assert_eq!(ran.code, Some(4), "the server is this very process: {ran:?}");
+    let mut server = std::process::Command::new("sleep").arg("0.2").spawn().expect("starts");
+    let path = home.server_folder().join("server.json");
+    let text = fs::read_to_string(&path).expect("is there");
+    fs::write(&path, text.replace(&std::process::id().to_string(), &server.id().to_string()))
+        .expect("is written");
+    let ran = home.run("berth down");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "berth: it has ended\n"), "{ran:?}");
+    assert!(
+        fake.asked().iter().all(|asked| asked.starts_with("POST /api/v1/shutdown")),
+        "{:?}",
+        fake.asked()
+    );
+    server.wait().expect("is collected");
 }

@@ -152,6 +152,11 @@ impl Client {
         self.get(&path(&["workloads", project, name])).await
     }
 
+    /// One workload by its identity, finished or not.
+    pub async fn workload_by_id(&self, id: u64) -> Result<Workload, ClientError> {
+        self.get(&path(&["workloads", &id.to_string()])).await
+    }
+
     /// Ends a workload for good.
     pub async fn delete_workload(&self, project: &str, name: &str) -> Result<Workload, ClientError> {
         self.send(Method::DELETE, &path(&["workloads", project, name]), NOTHING).await

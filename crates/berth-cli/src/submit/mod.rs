@@ -71,7 +71,7 @@ pub(crate) fn request(arguments: &SubmitArgs) -> anyhow::Result<WorkloadRequest>
     }
     if request.image.is_empty() && request.command.is_empty() {
         return Err(Failure::misuse("there is nothing to run: neither an image nor a command is named")
-            .hint("name an image with -i, or a command after `--`: berth submit NAME -g 1 -- python train.py")
+            .hint("name an image with -i, and a command after `--` if it is not the image's own")
             .into());
     }
     Ok(request)
