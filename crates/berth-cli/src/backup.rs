@@ -8,6 +8,7 @@ use crate::{
 };
 use anyhow::Context;
 use berth_api::BackupRequest;
+use berth_server::Folder;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,7 @@ pub(crate) struct RestoreArgs {
 pub(crate) fn restore(server: &ServerArgs, arguments: &RestoreArgs) -> anyhow::Result<Exit> {
     let folder = server.folder()?;
     refuse_while_running(&folder)?;
-    let manifest = berth_store::restore(&arguments.file, &folder)
+    let manifest = berth_store::restore(&arguments.file, &Folder::at(&folder).store())
         .with_context(|| format!("{} was not restored", arguments.file.display()))?;
     eprintln!(
         "berth: {} is restored up to event {}; start it with `berth up --folder {}`",

@@ -6,8 +6,8 @@ use crate::{
     session::{self, ServerArgs},
 };
 use anyhow::Context;
-use berth_api::{GpuAmount, ProjectSettings};
-use berth_server::{Config, Folder, Running, ServerFile, Shutdown};
+use berth_api::{GpuAmount, ProjectSettings, RunningServer};
+use berth_server::{Config, Folder, Running, Shutdown};
 use clap::Args;
 use std::{
     env, fs,
@@ -165,7 +165,7 @@ fn explained(error: berth_server::ServerError, listen: SocketAddr, folder: &Fold
     }
 }
 
-fn read_server_file(folder: &Folder) -> Option<ServerFile> {
+fn read_server_file(folder: &Folder) -> Option<RunningServer> {
     serde_json::from_str(&fs::read_to_string(folder.server_file()).ok()?).ok()
 }
 

@@ -1,24 +1,13 @@
 //! The folder of an installation: the database, the token, where it listens, volumes, the agent's part.
 
 use crate::{ServerError, auth};
-use serde::{Deserialize, Serialize};
+use berth_api::RunningServer;
 use std::{
     fs,
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
-
-/// Where a server listens, for whoever looks into its folder.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerFile {
-    /// Its address, as `http://127.0.0.1:7370`.
-    pub address: String,
-    /// Its process.
-    pub pid: u32,
-    /// Its release.
-    pub version: String,
-}
 
 /// The folder of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,12 +41,12 @@ impl Folder {
 
     /// Where the server wrote its address.
     pub fn server_file(&self) -> PathBuf {
-        self.0.join("server.json")
+        self.0.join(berth_api::SERVER_FILE)
     }
 
     /// Where the token is.
     pub fn token_file(&self) -> PathBuf {
-        self.0.join("token")
+        self.0.join(berth_api::TOKEN_FILE)
     }
 
     /// Makes the folder and what is in it, for its owner alone.
@@ -84,7 +73,7 @@ impl Folder {
         Ok(token)
     }
 
-    pub(crate) fn write_server_file(&self, file: &ServerFile) -> Result<(), ServerError> {
+    pub(crate) fn write_server_file(&self, file: &RunningServer) -> Result<(), ServerError> {
         let path = self.server_file();
         let text = serde_json::to_string(file).expect("is JSON");
         write_private(&path, &text).map_err(ServerError::file("writing", &path))

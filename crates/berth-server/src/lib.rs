@@ -29,6 +29,6 @@ mod tasks;
 
 pub use declare::declared_nodes;
 pub use error::ServerError;
-pub use folder::{Folder, ServerFile};
+pub use folder::Folder;
 pub use http::openapi;
-pub use run::{Config, Running, Shutdown, read_state, run};
+pub use run::{Config, Running, Shutdown, read_state, run, workload_token};

@@ -1,8 +1,8 @@
 //! Starts everything, and stops it again.
 
 use crate::{
-    Folder, ServerError, ServerFile,
-    auth::Door,
+    Folder, ServerError,
+    auth::{Door, TaskTokens},
     clock,
     controller::{self, Controller, Message, Shared},
     feed::Feed,
@@ -12,9 +12,9 @@ use crate::{
     tasks::{self, Tasks},
 };
 use berth_agent::{AgentConfig, ImageEntry};
-use berth_api::ProjectSettings;
+use berth_api::{ProjectSettings, RunningServer};
 use berth_store::{Settings, Store};
-use berth_types::{Node, Policy, State, Time};
+use berth_types::{Node, Policy, State, Time, WorkloadId};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -182,7 +182,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     });
     drop(store);
     let http = tokio::spawn(http::serve(listener, state, http_stopped));
-    let file = ServerFile {
+    let file = RunningServer {
         address: format!("http://{address}"),
         pid: std::process::id(),
         version: berth_api::release().into(),
@@ -263,6 +263,11 @@ impl Running {
         let _ = self.http.await;
         self.folder.remove_server_file();
     }
+}
+
+/// The token with which a workload reports about itself, from the token of the installation.
+pub fn workload_token(token: &str, workload: u64) -> String {
+    TaskTokens::new(token).token(WorkloadId(workload))
 }
 
 /// Reads everything a stopped server has written, and gives the state it arrives at with its last event.

@@ -25,9 +25,21 @@ fn bad_requests_have_their_problem_and_change_nothing() {
         ("POST", "/api/v1/workloads", "[]", 400, "malformed"),
         ("POST", "/api/v1/workloads", r#"{"project":"team-a","image":"x","gpu":1}"#, 400, "malformed"),
         ("POST", "/api/v1/workloads", r#"{"project":"team-a","image":"x","gpus":-1}"#, 400, "malformed"),
-        ("POST", "/api/v1/workloads", r#"{"project":"team-a","image":"x","gpus":0.1234567}"#, 400, "malformed"),
+        (
+            "POST",
+            "/api/v1/workloads",
+            r#"{"project":"team-a","image":"x","gpus":0.1234567}"#,
+            400,
+            "malformed",
+        ),
         ("POST", "/api/v1/workloads", r#"{"project":"taem-a","image":"x"}"#, 404, "not-found"),
-        ("POST", "/api/v1/workloads", r#"{"project":"team-a","image":"x","name":"../../etc"}"#, 422, "invalid"),
+        (
+            "POST",
+            "/api/v1/workloads",
+            r#"{"project":"team-a","image":"x","name":"../../etc"}"#,
+            422,
+            "invalid",
+        ),
         ("POST", "/api/v1/workloads", &long, 413, "too-large"),
         ("POST", "/api/v1/projects", r#"{"quota":1}"#, 422, "invalid"),
         ("POST", "/api/v1/projects", r#"{"name":"team-a"}"#, 409, "exists"),
@@ -58,7 +70,12 @@ fn bad_requests_have_their_problem_and_change_nothing() {
     ] {
         let answer = server.call(method, path, body);
         let short = &body[..body.len().min(80)];
-        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{method} {path} {short}: {}", answer.body);
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (status, code),
+            "{method} {path} {short}: {}",
+            answer.body
+        );
         assert!(answer.headers.iter().any(|header| header == "berth-version: 0.1.0"), "{:?}", answer.headers);
     }
     let after = server.call("GET", "/api/v1/cluster", "").json()["cursor"].clone();
@@ -68,7 +85,9 @@ fn bad_requests_have_their_problem_and_change_nothing() {
 #[test]
 fn what_is_not_http_does_no_harm() {
     let server = Server::start();
-    for noise in [&b"\x16\x03\x01\x02\x00"[..], b"GET / HTTP/9.9\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET /\r\n\r\n"] {
+    for noise in
+        [&b"\x16\x03\x01\x02\x00"[..], b"GET / HTTP/9.9\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET /\r\n\r\n"]
+    {
         let _ = server.say(noise);
     }
     let mut half = TcpStream::connect(server.address()).expect("it listens");
@@ -182,7 +201,8 @@ fn a_backup_taken_while_it_runs_is_restored_elsewhere() {
     let place = elsewhere.folder.path().join("other");
     berth_store::restore(&file, &place.join("store")).expect("is restored");
     server.down();
-    let (state, seq) = berth_server::read_state(&berth_server::Folder::at(&place), &Default::default()).expect("is read");
+    let (state, seq) =
+        berth_server::read_state(&berth_server::Folder::at(&place), &Default::default()).expect("is read");
     assert_eq!(seq, backup.json()["seq"].as_u64().expect("a number"));
     let names: Vec<&str> = state.workloads.values().map(|workload| workload.spec.name.as_str()).collect();
     assert_eq!(names, ["a"]);
@@ -212,7 +232,7 @@ fn a_full_disk_refuses_and_goes_on() {
     // The database may not grow: what is refused is not there, and what was there is.
     let mut server = Server::start();
     server.down();
-    server.up(|config| config.store.page_count_max = Some(60));
+    server.up(|config| config.store.file_bytes_max = Some(400 << 10));
     let mut accepted = Vec::new();
     let refused = (0..2_000).find_map(|number| {
         let name = format!("w{number}");
@@ -227,8 +247,12 @@ fn a_full_disk_refuses_and_goes_on() {
     assert_eq!((refused.status, refused.code().as_str()), (507, "disk-full"), "{}", refused.body);
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
     let list = server.call("GET", "/api/v1/workloads?limit=1000", "").json();
-    let listed: Vec<String> =
-        list["items"].as_array().expect("items").iter().map(|item| item["name"].as_str().expect("a name").into()).collect();
+    let listed: Vec<String> = list["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|item| item["name"].as_str().expect("a name").into())
+        .collect();
     assert_eq!(listed, accepted);
     server.down();
     server.up(|_| {});

@@ -68,9 +68,14 @@ fn no_route_is_open_to_strangers() {
 #[test]
 fn a_workload_may_speak_of_itself_only() {
     let server = Server::start();
-    let submitted = server.call("POST", "/api/v1/workloads", r#"{"project":"team-a","image":"bash","gpus":99}"#);
+    let submitted =
+        server.call("POST", "/api/v1/workloads", r#"{"project":"team-a","image":"bash","gpus":99}"#);
     assert_eq!(submitted.status, 422, "{}", submitted.body);
-    let submitted = server.call("POST", "/api/v1/workloads", r#"{"project":"team-a","image":"bash","workers":50,"gpus":8}"#);
+    let submitted = server.call(
+        "POST",
+        "/api/v1/workloads",
+        r#"{"project":"team-a","image":"bash","workers":50,"gpus":8}"#,
+    );
     let id = submitted.json()["workload"]["id"].as_u64().expect("an identity");
     let token = berth_server::workload_token(&server.token(), id);
     let headers = [("authorization", format!("Bearer {token}"))];

@@ -44,6 +44,17 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     )
 }
 
+/// Holds the file to a size; what would pass it fails as on a full disk.
+pub(crate) fn limit_file(connection: &Connection, bytes_max: u64) -> rusqlite::Result<()> {
+    let page_bytes: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    let pages = i64::try_from(bytes_max).unwrap_or(i64::MAX) / page_bytes.max(1);
+    connection.query_row(
+        &format!("PRAGMA max_page_count = {}", pages.clamp(1, 4_294_967_294)),
+        [],
+        |_| Ok(()),
+    )
+}
+
 /// Opens a connection that cannot write.
 pub(crate) fn open_reader(path: &Path, vfs: Option<&str>) -> Result<Connection, StoreError> {
     let opened = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs).and_then(|connection| {

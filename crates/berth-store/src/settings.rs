@@ -14,6 +14,8 @@ pub struct Settings {
     pub five_minutes_keep: Span,
     /// Bytes of a snapshot written with one sync: appends wait for one such part at most.
     pub snapshot_part_bytes: usize,
+    /// The most bytes of the database file; as much as the disk has when unset. What would pass it is refused as on a full disk.
+    pub file_bytes_max: Option<u64>,
     /// Connections that read at one time.
     pub readers: usize,
     /// The SQLite file layer, by its registered name; the system's when unset. Tests inject faults through it.
@@ -27,6 +29,7 @@ impl Default for Settings {
             raw_keep: Span::secs(6 * 3600),
             five_minutes_keep: Span::secs(30 * 24 * 3600),
             snapshot_part_bytes: 512 << 10,
+            file_bytes_max: None,
             readers: 4,
             vfs: None,
         }

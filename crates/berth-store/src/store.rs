@@ -80,6 +80,10 @@ impl Store {
         // sand, so everything is written again, copied and synced before anything is promised.
         folder.rewrite_log()?;
         let connection = schema::open_writer(&database, settings.vfs.as_deref())?;
+        if let Some(bytes_max) = settings.file_bytes_max {
+            schema::limit_file(&connection, bytes_max)
+                .map_err(StoreError::unreadable("limiting the database"))?;
+        }
         folder.sync()?;
         connection
             .wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE)

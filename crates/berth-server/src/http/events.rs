@@ -158,12 +158,18 @@ fn sse(state: &AppState, event: &Event, objects: bool) -> SseEvent {
     let sse = SseEvent::default().id(event.seq.to_string()).event(event.kind.clone());
     let data = match (objects, event.workload_id) {
         (true, Some(id)) => {
-            let now = state.shared.read().workload_view(WorkloadId(id), false).map(Box::new);
+            let unfinished = state.shared.read().workload_view(WorkloadId(id), false);
+            let now = unfinished.or_else(|| finished(state, WorkloadId(id))).map(Box::new);
             serde_json::to_string(&Event { now, ..event.clone() })
         }
         _ => serde_json::to_string(event),
     };
     sse.data(data.expect("events are JSON"))
+}
+
+/// A workload that is over, as it was kept.
+fn finished(state: &AppState, id: WorkloadId) -> Option<berth_api::Workload> {
+    state.store.load_finished(id).ok()??.document.read().ok()
 }
 
 /// List the names of all series

@@ -16,6 +16,8 @@ use std::{
 const BACKOFF_LIMIT: u32 = 6;
 /// Seconds between notice and the end unless the request says otherwise.
 const GRACE_SECS: u64 = 30;
+/// Runs programs of the machine.
+const HOST_IMAGE: &str = "bash";
 /// The longest span that is accepted, a hundred years.
 const SECS_MAX: u64 = 100 * 365 * 86_400;
 /// Words of a command, variables, mounts and so on in one request.
@@ -84,6 +86,10 @@ impl Platform {
         user: &str,
         now: Time,
     ) -> Result<(Workload, WorkloadRequest, Vec<String>), Problem> {
+        if request.image.is_empty() && !request.command.is_empty() {
+            // A command alone is a program of the machine.
+            request.image = HOST_IMAGE.into();
+        }
         check_sizes(&request)?;
         let project_id = self.known_project(&request.project)?;
         let id = WorkloadId(self.next_id());
