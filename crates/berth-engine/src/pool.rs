@@ -4,6 +4,7 @@
 //! back, so that an index cannot drift from what it indexes.
 
 use crate::{
+    brief::Brief,
     fit::Fit,
     hash::IdMap,
     log::ChangeLog,
@@ -11,6 +12,7 @@ use crate::{
     node::{NodeSlot, TAKING, View},
     order::Heads,
     queue::{ProjectQueue, QueueKey, VictimEntry, VictimGroup},
+    ranking::Emptiest,
     retry::Retries,
     shape::{Shape, ShapeKey},
     tree::{Charge, GPU, Sign, Tree},
@@ -85,11 +87,15 @@ pub(crate) struct Pool {
     pub(crate) log: ChangeLog,
     /// Nodes on which what could be taken changed.
     pub(crate) takeable_log: ChangeLog,
+    /// Nodes by what is free of them; up to date when a claim is made.
+    pub(crate) emptiest: Emptiest,
     pub(crate) tree: Tree,
     /// By position in the tree; departments have an empty one.
     pub(crate) queues: Vec<ProjectQueue>,
     /// Boxed, because entries are large and are taken out and put back whenever one changes.
     pub(crate) entries: Vec<Option<Box<Entry>>>,
+    /// By entry, what a search asks of it if it is running and preemptible.
+    pub(crate) briefs: Vec<Option<Brief>>,
     free_entries: Vec<u32>,
     entry_slots: IdMap<WorkloadId, u32>,
     pub(crate) shapes: Vec<(Shape, Fit)>,
@@ -153,9 +159,11 @@ impl Pool {
             node_slots: IdMap::default(),
             log: ChangeLog::default(),
             takeable_log: ChangeLog::default(),
+            emptiest: Emptiest::default(),
             queues: vec![ProjectQueue::default(); tree.nodes.len()],
             tree,
             entries: Vec::new(),
+            briefs: Vec::new(),
             free_entries: Vec::new(),
             entry_slots: IdMap::default(),
             shapes: Vec::new(),
@@ -234,6 +242,7 @@ impl Pool {
             }
             None => {
                 self.entries.push(Some(entry));
+                self.briefs.push(None);
                 self.entries.len() as u32 - 1
             }
         };
@@ -483,6 +492,10 @@ impl Pool {
                 id: workload.id,
                 slot,
                 node: node.and_then(|node| self.node_slot(node)),
+            };
+            self.briefs[slot as usize] = match sign {
+                Sign::Plus => Some(Brief::of(workload, entry.project, since, victim.node)),
+                Sign::Minus => None,
             };
             let victims = &mut self.queues[entry.project as usize].victims;
             match sign {

@@ -161,7 +161,7 @@ impl Pool {
             nodes.entry(at).or_insert_with(|| decided(at));
         }
         let victims = self.queues[entry.project as usize].victims.below(entry.workload.spec.priority);
-        for place in victims.flat_map(|victim| self.entry(victim).workload.places()) {
+        for place in victims.flat_map(|(victim, _)| self.entry(victim).workload.places()) {
             if let Some(at) = usable(place) {
                 nodes.entry(at).or_insert_with(|| decided(at)).give(place);
             }
