@@ -97,6 +97,8 @@ pub(crate) struct Fit {
     /// The best of them, where nothing is taken.
     ranking: Option<Ranking>,
     empty: DomainSums,
+    /// The most tasks that ever fitted on one empty node.
+    most_on_one: u32,
     domains: BTreeMap<Name, u32>,
     position: usize,
     /// GPUs one waiting task is charged: on the smallest device it may use.
@@ -116,6 +118,7 @@ impl Fit {
             with_room: 0,
             ranking: Some(Ranking::default()),
             empty: DomainSums::default(),
+            most_on_one: 0,
             domains: BTreeMap::new(),
             // The first look goes over every node.
             position: 0,
@@ -140,6 +143,7 @@ impl Fit {
             with_room: 0,
             ranking: None,
             empty: self.empty.clone(),
+            most_on_one: self.most_on_one,
             domains: self.domains.clone(),
             position: 0,
             charge: self.charge,
@@ -190,6 +194,7 @@ impl Fit {
         self.cells[at] = Cell { domain, empty_copies, share, ..NOT_ACCEPTED };
         if node.ready {
             self.empty.change(domain, 0, empty_copies);
+            self.most_on_one = self.most_on_one.max(empty_copies);
         }
     }
 
@@ -263,6 +268,13 @@ impl Fit {
     /// GPUs a task takes at least on a node that the shape accepts; 0 when that depends on the device.
     pub(crate) fn gpus_per_task(&self, shape: &Shape, slot: u32) -> u64 {
         u64::from(shape.request.gpu.devices()) * u64::from(self.cells[slot as usize].share)
+    }
+
+    /// Whether so many tasks surely fit still, whatever became of the nodes that changed since they were counted.
+    pub(crate) fn surely_holds(&self, tasks: u32, log: &ChangeLog) -> bool {
+        let uncounted = (log.end() - self.position) as u64;
+        let lost = uncounted.saturating_mul(u64::from(self.most_on_one));
+        self.position > 0 && self.free.len() == 1 && self.most() >= lost.saturating_add(u64::from(tasks))
     }
 
     /// The most tasks that fit inside one domain.

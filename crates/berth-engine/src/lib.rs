@@ -30,6 +30,7 @@ mod queue;
 mod ranking;
 mod reserve;
 mod retry;
+mod roomiest;
 mod score;
 mod shape;
 mod share;

@@ -32,6 +32,11 @@ impl Free {
         &self.devices
     }
 
+    /// Devices that are all free.
+    pub(crate) fn whole(&self) -> u32 {
+        self.whole
+    }
+
     /// Free millionths of all devices.
     pub(crate) fn gpus(&self) -> u64 {
         u64::from(self.sum)

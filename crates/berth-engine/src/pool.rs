@@ -58,8 +58,9 @@ pub(crate) struct Class {
     pub(crate) asked: u64,
     /// Whether an empty pool has room.
     pub(crate) possible: bool,
-    /// Whether it fitted when it was looked at last.
+    /// Whether it fitted when it was looked at last, and in which round that was.
     pub(crate) fits: bool,
+    pub(crate) round: u64,
     /// The model it names, if exactly one.
     pub(crate) model: Option<usize>,
 }
@@ -269,10 +270,14 @@ impl Pool {
             Change::Decided { action: Action::Reserve { .. } | Action::Unreserve { .. }, .. }
         );
         let closed = if keeps { self.closed(owner.0, owner.1) } else { None };
+        self.log.begin_batch();
+        self.takeable_log.begin_batch();
         self.unindex(slot);
         let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
         let result = entry.workload.apply(change);
         self.index(slot);
+        self.log.end_batch();
+        self.takeable_log.end_batch();
         if let Some(closed) = closed {
             self.close_again(owner.0, owner.1, closed);
         }
@@ -319,6 +324,7 @@ impl Pool {
             asked: fit.charge * u64::from(min),
             possible: fit.most_when_empty() >= u64::from(min),
             fits: false,
+            round: 0,
             model,
         });
         let id = self.classes.len() as u32 - 1;
@@ -547,6 +553,7 @@ impl Pool {
 
     /// Counts anew what can be taken of projects that came above the line or went below it.
     pub(crate) fn settle_takeable(&mut self) {
+        self.takeable_log.begin_batch();
         for project in std::mem::take(&mut self.above_stale) {
             let above = self.is_above(project);
             let before = std::mem::replace(&mut self.queues[project as usize].above, above);
@@ -561,6 +568,7 @@ impl Pool {
                 self.entries[slot as usize] = Some(entry);
             }
         }
+        self.takeable_log.end_batch();
     }
 
     /// When a run that began at `since` must end.
