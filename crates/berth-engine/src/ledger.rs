@@ -6,6 +6,7 @@ use crate::{
     pool::Pool,
     tree::{GPU, Node, Usage},
 };
+use std::collections::BTreeMap;
 
 /// GPUs, CPU, memory, and GPUs of the model the claimant names.
 pub(crate) type Dimensions = [u64; 4];
@@ -36,10 +37,8 @@ struct Budget {
     /// Above the line by dimension; negative or absent is not above it.
     excess: [i128; 4],
     taken: [u128; 4],
-    /// The largest that is taken, by dimension.
-    largest: Dimensions,
-    /// Sizes of what is taken, so that the largest is known when one is given back.
-    sizes: Vec<Dimensions>,
+    /// Sizes of what is taken by dimension, so that the largest is known when one is given back.
+    sizes: [BTreeMap<u64, u32>; 4],
 }
 
 /// The budgets of one claim.
@@ -122,8 +121,7 @@ impl Ledger {
             self.budgets.entry(position).or_insert(Budget {
                 excess,
                 taken: [0; 4],
-                largest: [0; 4],
-                sizes: Vec::new(),
+                sizes: Default::default(),
             });
         }
         Some(theirs)
@@ -249,28 +247,18 @@ impl Budget {
     }
 
     fn change(&mut self, size: &Dimensions, take: bool) {
-        for (taken, size) in self.taken.iter_mut().zip(size) {
-            *taken = if take { *taken + u128::from(*size) } else { *taken - u128::from(*size) };
-        }
-        if take {
-            self.sizes.push(*size);
-            self.grow_largest(size);
-            return;
-        }
-        let at = self.sizes.iter().rposition(|known| known == size).expect("what is given back was taken");
-        self.sizes.swap_remove(at);
-        if self.largest.iter().zip(size).any(|(largest, size)| largest == size) {
-            self.largest = [0; 4];
-            for at in 0..self.sizes.len() {
-                let size = self.sizes[at];
-                self.grow_largest(&size);
+        for (dimension, size) in size.iter().copied().enumerate() {
+            // Only dimensions above the line can allow a taking.
+            if self.excess[dimension] <= 0 {
+                continue;
             }
-        }
-    }
-
-    fn grow_largest(&mut self, size: &Dimensions) {
-        for (largest, size) in self.largest.iter_mut().zip(size) {
-            *largest = (*largest).max(*size);
+            let taken = &mut self.taken[dimension];
+            *taken = if take { *taken + u128::from(size) } else { *taken - u128::from(size) };
+            let count = self.sizes[dimension].entry(size).or_default();
+            *count = if take { *count + 1 } else { *count - 1 };
+            if *count == 0 {
+                self.sizes[dimension].remove(&size);
+            }
         }
     }
 
@@ -282,7 +270,7 @@ impl Budget {
                 return false;
             }
             let (above, taken) = (above as u128, self.taken[dimension]);
-            let largest = u128::from(self.largest[dimension]);
+            let largest = self.sizes[dimension].last_key_value().map_or(0, |(size, _)| u128::from(*size));
             match line {
                 Line::Keep => taken <= above,
                 Line::Straddle => taken - largest < above,
