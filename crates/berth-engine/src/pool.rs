@@ -96,7 +96,7 @@ pub(crate) struct Pool {
     /// Boxed, because entries are large and are taken out and put back whenever one changes.
     pub(crate) entries: Vec<Option<Box<Entry>>>,
     /// By entry, what a search asks of it if it is running and preemptible.
-    pub(crate) briefs: Vec<Option<Brief>>,
+    briefs: Vec<Option<Brief>>,
     free_entries: Vec<u32>,
     entry_slots: IdMap<WorkloadId, u32>,
     pub(crate) shapes: Vec<(Shape, Fit)>,
@@ -210,6 +210,11 @@ impl Pool {
         self.entries[slot as usize].as_ref().expect("a slot in an index is in use")
     }
 
+    /// What a search asks of an entry, if it is running and preemptible.
+    pub(crate) fn brief(&self, slot: u32) -> Option<Brief> {
+        self.briefs.get(slot as usize).copied().flatten()
+    }
+
     pub(crate) fn node(&self, slot: u32) -> &NodeSlot {
         self.nodes[slot as usize].as_ref().expect("a node with places on it is there")
     }
@@ -243,7 +248,6 @@ impl Pool {
             }
             None => {
                 self.entries.push(Some(entry));
-                self.briefs.push(None);
                 self.entries.len() as u32 - 1
             }
         };
@@ -499,6 +503,10 @@ impl Pool {
                 slot,
                 node: node.and_then(|node| self.node_slot(node)),
             };
+            // Most entries wait, and the list grows only when one that is not in it runs.
+            if self.briefs.len() <= slot as usize {
+                self.briefs.resize(slot as usize + 1, None);
+            }
             self.briefs[slot as usize] = match sign {
                 Sign::Plus => Some(Brief::of(workload, entry.project, since, victim.node)),
                 Sign::Minus => None,

@@ -337,7 +337,7 @@ impl<'a> Trial<'a> {
                     victims.push((false, 0, 0, workload.id, Unit { slot, extra: Some(extra.rank) }));
                 }
             }
-            let local = self.pool.briefs[slot as usize].is_some_and(|brief| brief.is_on(node));
+            let local = self.pool.brief(slot).is_some_and(|brief| brief.is_on(node));
             let Some(brief) = local.then(|| units.may_take(slot)).flatten() else { continue };
             match by_project.iter_mut().find(|(project, _)| *project == brief.project) {
                 Some((_, gpus)) => *gpus += brief.base_gpus,

@@ -193,7 +193,7 @@ impl<'a> Units<'a> {
     /// A running workload that may be taken as a whole, wherever it stands in the order; notes when it may if only time
     /// forbids it.
     pub(crate) fn may_take(&mut self, victim: u32) -> Option<Brief> {
-        let brief = self.pool.briefs[victim as usize]?;
+        let brief = self.pool.brief(victim)?;
         let allowed = match self.claimant.filter(|(project, _)| *project == brief.project) {
             Some((_, priority)) => brief.priority < priority,
             None => {
