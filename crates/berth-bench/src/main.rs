@@ -40,6 +40,7 @@ usage: berth-bench [all]              every scenario, its curve, instructions, a
        berth-bench store --memory DIR the start of a filled store, printing the peak memory of this process in bytes
        berth-bench platform           the running product: submissions, starts, short tasks, memory, lists
        berth-bench one NAME N         one run of one size, for a profiler
+       berth-bench digest N SEED      a number that tells whether any decision on a large cluster became another
        berth-bench profile            instructions of one run per scenario, by callgrind";
 
 fn main() -> Result<ExitCode> {
@@ -84,6 +85,11 @@ fn main() -> Result<ExitCode> {
         ["one", name, size] => {
             let size = size.parse().context("the size is not a number")?;
             scenarios::run_once(name, size)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        ["digest", size, seed] => {
+            let (size, seed) = (size.parse().context("the size is not a number")?, seed.parse()?);
+            huge::print_digest(size, seed)?;
             return Ok(ExitCode::SUCCESS);
         }
         ["profile"] => callgrind::run_all(&mut report),

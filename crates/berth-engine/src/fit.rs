@@ -7,12 +7,12 @@
 use crate::{
     log::ChangeLog,
     mix::Mix,
-    node::{NodeSlot, View},
-    score,
+    node::{Free, NodeSlot, View},
+    ranking::Ranking,
     shape::Shape,
 };
 use berth_types::{Bytes, GpuRequest, Gpus, Name, TopologyLevel};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A shape that no node ever accepted has no domain.
 const NO_DOMAIN: u32 = u32::MAX;
@@ -68,31 +68,39 @@ impl DomainSums {
     }
 }
 
+/// What the index of a shape knows of one node; kept together, because they are looked at together.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    /// The domain it counts in, if its labels are accepted.
+    domain: u32,
+    /// Tasks that fit now.
+    copies: u32,
+    /// The version of the node when they were counted.
+    seen: u32,
+    /// Tasks that fit when it is empty and ready.
+    empty_copies: u32,
+    /// Millionths one task takes of each of its devices, where all devices are alike; 0 where they are not.
+    share: u32,
+}
+
+const NOT_ACCEPTED: Cell = Cell { domain: NO_DOMAIN, copies: 0, seen: 0, empty_copies: 0, share: 0 };
+
 /// The index of one shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
     view: View,
-    /// Per node: the domain it counts in, if its labels are accepted.
-    domain: Vec<u32>,
-    /// Per node: tasks that fit now.
-    copies: Vec<u32>,
-    seen: Vec<u32>,
+    cells: Vec<Cell>,
     free: DomainSums,
-    /// Nodes with room.
+    /// Nodes with room, and how many there are.
+    has_room: Vec<u64>,
     with_room: usize,
-    /// Nodes with room, best first, as of when the order was last asked for.
-    ordered: BTreeSet<(i64, u64, u32)>,
-    /// Per node: its score and id in the order, if it is in it.
-    in_order: Vec<Option<(i64, u64)>>,
-    /// Nodes whose place in the order must be looked at again, and per node whether it is one of them.
-    unordered: Vec<u32>,
-    is_unordered: Vec<bool>,
-    /// Per node and in all: tasks that fit into empty nodes.
-    empty_copies: Vec<u32>,
+    /// The best of them, where nothing is taken.
+    ranking: Option<Ranking>,
     empty: DomainSums,
+    /// The most tasks that ever fitted on one empty node.
+    most_on_one: u32,
     domains: BTreeMap<Name, u32>,
     position: usize,
-    mix_version: u64,
     /// GPUs one waiting task is charged: on the smallest device it may use.
     pub(crate) charge: u64,
     /// GPUs one task is charged at least: on the largest device it may use.
@@ -104,21 +112,16 @@ impl Fit {
     pub(crate) fn new(shape: &Shape, nodes: &[Option<NodeSlot>]) -> Self {
         let mut fit = Self {
             view: View::Free,
-            domain: Vec::new(),
-            copies: Vec::new(),
-            seen: Vec::new(),
+            cells: Vec::new(),
             free: DomainSums::default(),
+            has_room: Vec::new(),
             with_room: 0,
-            ordered: BTreeSet::new(),
-            in_order: Vec::new(),
-            unordered: Vec::new(),
-            is_unordered: Vec::new(),
-            empty_copies: Vec::new(),
+            ranking: Some(Ranking::default()),
             empty: DomainSums::default(),
+            most_on_one: 0,
             domains: BTreeMap::new(),
             // The first look goes over every node.
             position: 0,
-            mix_version: 0,
             charge: 0,
             charge_least: 0,
         };
@@ -132,35 +135,28 @@ impl Fit {
 
     /// The index of what would be free if something were taken, beside this one of what is.
     pub(crate) fn in_view(&self, view: View) -> Self {
-        let nodes = self.domain.len();
         Self {
             view,
-            domain: self.domain.clone(),
-            copies: vec![0; nodes],
-            seen: vec![0; nodes],
+            cells: self.cells.iter().map(|cell| Cell { copies: 0, seen: 0, ..*cell }).collect(),
             free: DomainSums::default(),
+            has_room: vec![0; self.has_room.len()],
             with_room: 0,
-            ordered: BTreeSet::new(),
-            in_order: vec![None; nodes],
-            unordered: Vec::new(),
-            is_unordered: vec![false; nodes],
-            empty_copies: self.empty_copies.clone(),
+            ranking: None,
             empty: self.empty.clone(),
+            most_on_one: self.most_on_one,
             domains: self.domains.clone(),
             position: 0,
-            mix_version: 0,
             charge: self.charge,
             charge_least: self.charge_least,
         }
     }
 
     fn make_room_for(&mut self, nodes: usize) {
-        self.domain.resize(nodes, NO_DOMAIN);
-        self.copies.resize(nodes, 0);
-        self.seen.resize(nodes, 0);
-        self.in_order.resize(nodes, None);
-        self.is_unordered.resize(nodes, false);
-        self.empty_copies.resize(nodes, 0);
+        self.cells.resize(nodes, NOT_ACCEPTED);
+        self.has_room.resize(nodes.div_ceil(64), 0);
+        if let Some(ranking) = &mut self.ranking {
+            ranking.make_room_for(nodes);
+        }
     }
 
     /// What tasks are charged depends on the devices there are only if they ask for GPU memory.
@@ -171,16 +167,14 @@ impl Fit {
     /// A node came, went, or changed what does not change by scheduling.
     pub(crate) fn on_node(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32) {
         let at = slot as usize;
-        if self.domain.len() <= at {
+        if self.cells.len() <= at {
             self.make_room_for(at + 1);
         }
         self.set_copies(slot, 0);
-        if self.domain[at] != NO_DOMAIN {
-            self.empty.change(self.domain[at], self.empty_copies[at], 0);
-            self.empty_copies[at] = 0;
+        let known = std::mem::replace(&mut self.cells[at], NOT_ACCEPTED);
+        if known.domain != NO_DOMAIN {
+            self.empty.change(known.domain, known.empty_copies, 0);
         }
-        self.seen[at] = 0;
-        self.domain[at] = NO_DOMAIN;
         let Some(node) =
             nodes[at].as_ref().filter(|node| shape.selects(&node.labels) && node.has_devices_for(shape))
         else {
@@ -195,10 +189,12 @@ impl Fit {
                 *self.domains.entry(value.clone()).or_insert(next)
             }
         };
-        self.domain[at] = domain;
+        let empty_copies = if node.ready { node.copies_when_empty(shape) } else { 0 };
+        let share = node.share_if_alike(shape).unwrap_or(0);
+        self.cells[at] = Cell { domain, empty_copies, share, ..NOT_ACCEPTED };
         if node.ready {
-            self.empty_copies[at] = node.copies_when_empty(shape);
-            self.empty.change(domain, 0, self.empty_copies[at]);
+            self.empty.change(domain, 0, empty_copies);
+            self.most_on_one = self.most_on_one.max(empty_copies);
         }
     }
 
@@ -223,71 +219,62 @@ impl Fit {
     }
 
     fn update(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32) {
-        let at = slot as usize;
-        let Some(node) = nodes[at].as_ref().filter(|_| self.domain[at] != NO_DOMAIN) else { return };
+        let cell = &mut self.cells[slot as usize];
+        let Some(node) = nodes[slot as usize].as_ref().filter(|_| cell.domain != NO_DOMAIN) else { return };
         let version = if self.view == View::Free { node.version } else { node.takeable_version };
-        if self.seen[at] == version {
+        if std::mem::replace(&mut cell.seen, version) == version {
             return;
         }
-        self.seen[at] = version;
         let keeps_off = !shape.preemptible && self.view == View::Free && !node.reserved.is_empty();
         let copies = match (node.ready, keeps_off) {
             (false, _) => 0,
-            (true, false) => node.copies(shape, node.view(self.view)),
-            (true, true) => node.copies(shape, &node.unreserved()),
+            (true, false) => node.copies_of_share(shape, node.view(self.view), cell.share),
+            (true, true) => node.copies_of_share(shape, &node.unreserved(), cell.share),
         };
         self.set_copies(slot, copies);
     }
 
     fn set_copies(&mut self, slot: u32, copies: u32) {
-        let at = slot as usize;
-        let before = self.copies[at];
+        let cell = &mut self.cells[slot as usize];
+        let before = std::mem::replace(&mut cell.copies, copies);
         if before == 0 && copies == 0 {
             return;
         }
         if before != copies {
-            self.copies[at] = copies;
-            self.free.change(self.domain[at], before, copies);
+            self.free.change(cell.domain, before, copies);
+        }
+        if (before > 0) != (copies > 0) {
+            self.has_room[slot as usize / 64] ^= 1 << (slot % 64);
             self.with_room = self.with_room + usize::from(copies > 0) - usize::from(before > 0);
         }
         // Even with as many copies as before another node may be better.
-        self.leave_unordered(slot);
-    }
-
-    fn leave_unordered(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.is_unordered[slot as usize], true) {
-            self.unordered.push(slot);
+        if let Some(ranking) = &mut self.ranking {
+            ranking.mark(slot);
         }
     }
 
-    /// Brings the order up to the counts. What fits comes and goes more often than somebody asks where it fits best.
+    /// Brings the order up to the counts.
     pub(crate) fn order(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], mix: &Mix) {
-        // Another mix changes which node is best, not where there is room.
-        if self.view == View::Free && std::mem::replace(&mut self.mix_version, mix.version()) != mix.version()
-        {
-            let ordered: Vec<u32> = self.best().collect();
-            ordered.into_iter().for_each(|slot| self.leave_unordered(slot));
-        }
-        for slot in std::mem::take(&mut self.unordered) {
-            let at = slot as usize;
-            self.is_unordered[at] = false;
-            if let Some((score, id)) = self.in_order[at].take() {
-                self.ordered.remove(&(score, id, slot));
-            }
-            if let Some(node) = nodes[at].as_ref().filter(|_| self.copies[at] > 0) {
-                let score = match self.view {
-                    View::Free => score::score(node, shape, mix),
-                    // Where the most is free, the least must be taken.
-                    _ => -(node.decided.gpus() as i64),
-                };
-                self.in_order[at] = Some((score, node.id.0));
-                self.ordered.insert((score, node.id.0, slot));
-            }
-        }
+        let Some(ranking) = &mut self.ranking else { return };
+        let cells = &self.cells;
+        ranking.refresh(shape, nodes, mix, |slot| cells[slot as usize].copies > 0);
     }
 
-    fn best(&self) -> impl Iterator<Item = u32> {
-        self.ordered.iter().map(|(_, _, slot)| *slot)
+    /// How many tasks of the shape fit into `free` of a node that it accepts.
+    pub(crate) fn copies_in(&self, shape: &Shape, node: &NodeSlot, slot: u32, free: &Free) -> u32 {
+        node.copies_of_share(shape, free, self.cells[slot as usize].share)
+    }
+
+    /// GPUs a task takes at least on a node that the shape accepts; 0 when that depends on the device.
+    pub(crate) fn gpus_per_task(&self, shape: &Shape, slot: u32) -> u64 {
+        u64::from(shape.request.gpu.devices()) * u64::from(self.cells[slot as usize].share)
+    }
+
+    /// Whether so many tasks surely fit still, whatever became of the nodes that changed since they were counted.
+    pub(crate) fn surely_holds(&self, tasks: u32, log: &ChangeLog) -> bool {
+        let uncounted = (log.end() - self.position) as u64;
+        let lost = uncounted.saturating_mul(u64::from(self.most_on_one));
+        self.position > 0 && self.free.len() == 1 && self.most() >= lost.saturating_add(u64::from(tasks))
     }
 
     /// The most tasks that fit inside one domain.
@@ -302,17 +289,17 @@ impl Fit {
 
     /// Tasks that fit on a node when it is empty and ready.
     pub(crate) fn copies_when_empty(&self, slot: u32) -> u32 {
-        self.empty_copies[slot as usize]
+        self.cells[slot as usize].empty_copies
     }
 
     /// Tasks that fit on a node now.
     pub(crate) fn copies_on(&self, slot: u32) -> u32 {
-        self.copies[slot as usize]
+        self.cells[slot as usize].copies
     }
 
     /// The domain of a node, if the shape may use it.
     pub(crate) fn domain_of(&self, slot: u32) -> Option<u32> {
-        self.domain.get(slot as usize).copied().filter(|domain| *domain != NO_DOMAIN)
+        self.cells.get(slot as usize).map(|cell| cell.domain).filter(|domain| *domain != NO_DOMAIN)
     }
 
     pub(crate) fn domain_sums(&self) -> &DomainSums {
@@ -324,10 +311,17 @@ impl Fit {
         self.with_room
     }
 
+    /// Nodes with room, in no order that matters.
+    pub(crate) fn room(&self) -> impl Iterator<Item = u32> {
+        self.has_room.iter().enumerate().flat_map(|(at, bits)| {
+            let bits = *bits;
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit)
+        })
+    }
+
     /// Nodes with room, best first; the order was brought up to date before.
     pub(crate) fn best_first(&self) -> impl Iterator<Item = u32> {
-        debug_assert!(self.unordered.is_empty(), "somebody asks for the best node before it is known");
-        self.best()
+        self.ranking.iter().flat_map(Ranking::best)
     }
 }
 

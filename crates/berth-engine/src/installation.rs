@@ -153,7 +153,7 @@ impl Pool {
         self.heads = Heads::default();
         self.retries = Retries::default();
         for class in &mut self.classes {
-            class.fits = false;
+            (class.fits, class.round) = (false, 0);
         }
         self.shares_stale = true;
         self.version += 1;

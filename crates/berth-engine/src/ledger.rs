@@ -2,6 +2,7 @@
 
 use crate::{
     claim::Ask,
+    hash::IdMap,
     pool::Pool,
     tree::{GPU, Node, Usage},
 };
@@ -36,7 +37,7 @@ struct Budget {
     /// Above the line by dimension; negative or absent is not above it.
     excess: [i128; 4],
     taken: [u128; 4],
-    /// Sizes of what is taken by dimension, so that the largest is known when it is taken back.
+    /// Sizes of what is taken by dimension, so that the largest is known when one is given back.
     sizes: [BTreeMap<u64, u32>; 4],
 }
 
@@ -45,9 +46,9 @@ struct Budget {
 pub(crate) struct Ledger {
     rule: Rule,
     line: Line,
-    /// Accounts to charge for a victim of a project; none when nothing may be taken from it.
-    levels: BTreeMap<u32, Option<Vec<u32>>>,
-    budgets: BTreeMap<u32, Budget>,
+    /// The topmost account to charge for a victim of a project; none when nothing may be taken from it.
+    tops: IdMap<u32, Option<u32>>,
+    budgets: IdMap<u32, Budget>,
     /// Accounts in which more was taken than may be.
     broken: u32,
     ask: Ask,
@@ -65,7 +66,12 @@ impl Ledger {
                 *within = all;
             }
         }
-        Self { rule, line, levels: BTreeMap::new(), budgets: BTreeMap::new(), broken: 0, ask, within_from }
+        Self { rule, line, tops: IdMap::default(), budgets: IdMap::default(), broken: 0, ask, within_from }
+    }
+
+    /// By which rule victims of others are taken.
+    pub(crate) fn rule(&self) -> Rule {
+        self.rule
     }
 
     /// Whether anything may be taken from a project.
@@ -82,14 +88,16 @@ impl Ledger {
         if !above {
             return false;
         }
-        if !self.levels.contains_key(&project) {
-            let levels = self.find_levels(pool, project);
-            self.levels.insert(project, levels);
+        if let Some(top) = self.tops.get(&project) {
+            return top.is_some();
         }
-        self.levels[&project].is_some()
+        let top = self.find_top(pool, project);
+        self.tops.insert(project, top);
+        top.is_some()
     }
 
-    fn find_levels(&mut self, pool: &Pool, project: u32) -> Option<Vec<u32>> {
+    /// Opens the budgets of all accounts that a victim of a project is charged to, if all of them allow some taking.
+    fn find_top(&mut self, pool: &Pool, project: u32) -> Option<u32> {
         if self.rule == Rule::None || project == self.ask.project {
             return None;
         }
@@ -105,25 +113,24 @@ impl Ledger {
                 return None;
             }
         }
-        let mut levels = Vec::new();
-        for (position, node) in pool.tree.path(project) {
-            if self.rule == Rule::Share || node.has_quota {
-                let excess = self.excess(node);
-                if excess.iter().all(|above| *above <= 0) {
-                    return None;
-                }
-                self.budgets.entry(position).or_insert(Budget {
-                    excess,
-                    taken: [0; 4],
-                    sizes: Default::default(),
-                });
-                levels.push(position);
+        for (position, node) in levels(pool, self.rule, project, theirs) {
+            let excess = self.excess(node);
+            if excess.iter().all(|above| *above <= 0) {
+                return None;
             }
-            if position == theirs {
-                break;
-            }
+            self.budgets.entry(position).or_insert(Budget {
+                excess,
+                taken: [0; 4],
+                sizes: Default::default(),
+            });
         }
-        Some(levels)
+        Some(theirs)
+    }
+
+    /// The budgets a victim of a project is charged to; none when nothing may be taken from it.
+    fn budgets_of<'a>(&'a self, pool: &'a Pool, project: u32) -> Option<impl Iterator<Item = &'a Budget>> {
+        let top = (*self.tops.get(&project)?)?;
+        Some(levels(pool, self.rule, project, top).map(|(position, _)| &self.budgets[&position]))
     }
 
     /// How far an account is above the line, in the dimensions the claimant asks for.
@@ -152,26 +159,21 @@ impl Ledger {
     }
 
     /// Charges a victim of another project.
-    pub(crate) fn take(&mut self, project: u32, size: &Dimensions) {
-        self.change(project, size, true);
+    pub(crate) fn take(&mut self, pool: &Pool, project: u32, size: &Dimensions) {
+        self.change(pool, project, size, true);
     }
 
     /// Gives a victim back.
-    pub(crate) fn give(&mut self, project: u32, size: &Dimensions) {
-        self.change(project, size, false);
+    pub(crate) fn give(&mut self, pool: &Pool, project: u32, size: &Dimensions) {
+        self.change(pool, project, size, false);
     }
 
-    fn change(&mut self, project: u32, size: &Dimensions, take: bool) {
-        let Some(Some(levels)) = self.levels.get(&project) else { return };
-        for level in levels {
-            let budget = self.budgets.get_mut(level).expect("a level has a budget");
+    fn change(&mut self, pool: &Pool, project: u32, size: &Dimensions, take: bool) {
+        let Some(Some(top)) = self.tops.get(&project).copied() else { return };
+        for (position, _) in levels(pool, self.rule, project, top) {
+            let budget = self.budgets.get_mut(&position).expect("a level has a budget");
             let before = budget.holds(self.line);
-            for (dimension, size) in size.iter().enumerate() {
-                // Only dimensions above the line can allow a taking.
-                if budget.excess[dimension] > 0 {
-                    budget.change(dimension, *size, take);
-                }
-            }
+            budget.change(size, take);
             match (before, budget.holds(self.line)) {
                 (true, false) => self.broken += 1,
                 (false, true) => self.broken -= 1,
@@ -190,9 +192,24 @@ impl Ledger {
         if self.rule != Rule::Share || !self.may_take_from(pool, project) {
             return u64::MAX;
         }
-        let Some(Some(levels)) = self.levels.get(&project) else { return u64::MAX };
-        let least = levels.iter().map(|level| self.budgets[level].excess[GPU]).min().unwrap_or(0);
+        let Some(budgets) = self.budgets_of(pool, project) else { return u64::MAX };
+        let least = budgets.map(|budget| budget.excess[GPU]).min().unwrap_or(0);
         u64::try_from(least).unwrap_or(0)
+    }
+
+    /// GPUs that a project can still give beside what is charged already; no bound where more than GPUs decides, or
+    /// where the last may straddle the line.
+    pub(crate) fn most_left(&self, pool: &Pool, project: u32) -> u64 {
+        let Some(budgets) = self.budgets_of(pool, project).filter(|_| self.line == Line::Keep) else {
+            return u64::MAX;
+        };
+        let left = budgets.map(|budget| match budget.by_gpus_alone() {
+            true => {
+                budget.excess[GPU].max(0) as u128 - budget.taken[GPU].min(budget.excess[GPU].max(0) as u128)
+            }
+            false => u128::MAX,
+        });
+        u64::try_from(left.min().unwrap_or(u128::MAX)).unwrap_or(u64::MAX)
     }
 
     /// The most GPUs that could ever be taken from a project, given the sizes of its victims.
@@ -200,15 +217,14 @@ impl Ledger {
         if !self.may_take_from(pool, project) {
             return 0;
         }
-        let Some(Some(levels)) = self.levels.get(&project) else { return 0 };
+        let Some(budgets) = self.budgets_of(pool, project) else { return 0 };
         let sizes: Vec<u64> =
             pool.queues[project as usize].victims.sizes().filter(|size| *size > 0).collect();
         let Some(largest) = sizes.iter().max() else { return 0 };
         let step = sizes.iter().fold(0, |step, size| greatest_common_divisor(step, *size));
-        let bound = levels.iter().map(|level| {
-            let budget = &self.budgets[level];
+        let bound = budgets.map(|budget| {
             // Other dimensions may let more be taken; then GPUs alone prove nothing.
-            if budget.excess[1..].iter().any(|above| *above > 0) {
+            if !budget.by_gpus_alone() {
                 return u128::MAX / 4;
             }
             let above = budget.excess[GPU].max(0) as u128;
@@ -225,13 +241,24 @@ impl Ledger {
 }
 
 impl Budget {
-    fn change(&mut self, dimension: usize, size: u64, take: bool) {
-        let taken = &mut self.taken[dimension];
-        *taken = if take { *taken + u128::from(size) } else { *taken - u128::from(size) };
-        let count = self.sizes[dimension].entry(size).or_default();
-        *count = if take { *count + 1 } else { *count - 1 };
-        if *count == 0 {
-            self.sizes[dimension].remove(&size);
+    /// Whether only GPUs are above the line.
+    fn by_gpus_alone(&self) -> bool {
+        self.excess[1..].iter().all(|above| *above <= 0)
+    }
+
+    fn change(&mut self, size: &Dimensions, take: bool) {
+        for (dimension, size) in size.iter().copied().enumerate() {
+            // Only dimensions above the line can allow a taking.
+            if self.excess[dimension] <= 0 {
+                continue;
+            }
+            let taken = &mut self.taken[dimension];
+            *taken = if take { *taken + u128::from(size) } else { *taken - u128::from(size) };
+            let count = self.sizes[dimension].entry(size).or_default();
+            *count = if take { *count + 1 } else { *count - 1 };
+            if *count == 0 {
+                self.sizes[dimension].remove(&size);
+            }
         }
     }
 
@@ -250,6 +277,16 @@ impl Budget {
             }
         })
     }
+}
+
+/// The accounts whose line counts when a victim of a project is taken, from the project up to `top`.
+fn levels(pool: &Pool, rule: Rule, project: u32, top: u32) -> impl Iterator<Item = (u32, &Node)> {
+    let mut done = false;
+    let path = pool
+        .tree
+        .path(project)
+        .take_while(move |(position, _)| !std::mem::replace(&mut done, *position == top));
+    path.filter(move |(_, node)| rule == Rule::Share || node.has_quota)
 }
 
 fn greatest_common_divisor(one: u64, other: u64) -> u64 {

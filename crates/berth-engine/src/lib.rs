@@ -9,6 +9,7 @@
 //! ```
 
 mod admit;
+mod brief;
 mod claim;
 mod cycle;
 mod elastic;
@@ -26,8 +27,10 @@ mod pass;
 mod place;
 mod pool;
 mod queue;
+mod ranking;
 mod reserve;
 mod retry;
+mod roomiest;
 mod score;
 mod shape;
 mod share;

@@ -5,14 +5,34 @@
 pub(crate) struct ChangeLog {
     base: usize,
     changed: Vec<u32>,
+    /// Where the batch began that is being written, while nobody reads.
+    batch: Option<usize>,
 }
 
+/// Entries of a batch that are looked at to see whether one is there already.
+const LOOKED_AT: usize = 16;
+
 impl ChangeLog {
+    /// Until the batch ends nobody reads, so what changes twice is written once.
+    pub(crate) fn begin_batch(&mut self) {
+        self.batch = Some(self.end());
+    }
+
+    pub(crate) fn end_batch(&mut self) {
+        self.batch = None;
+    }
+
     /// One of `count` things changed.
     pub(crate) fn push(&mut self, changed: u32, count: usize) {
+        let batch = self.batch.and_then(|from| self.since(from));
+        if batch.is_some_and(|batch| batch.iter().rev().take(LOOKED_AT).any(|known| *known == changed)) {
+            return;
+        }
         if self.changed.len() > 4 * count + 1024 {
-            self.base += self.changed.len();
-            self.changed.clear();
+            // Whoever reads often never misses anything, so that no decision depends on when this happens.
+            let half = self.changed.len() / 2;
+            self.base += half;
+            self.changed.drain(..half);
         }
         self.changed.push(changed);
     }

@@ -32,6 +32,11 @@ impl Free {
         &self.devices
     }
 
+    /// Devices that are all free.
+    pub(crate) fn whole(&self) -> u32 {
+        self.whole
+    }
+
     /// Free millionths of all devices.
     pub(crate) fn gpus(&self) -> u64 {
         u64::from(self.sum)
@@ -249,11 +254,26 @@ impl NodeSlot {
         shape.request.gpu.devices() == 0 || self.devices.iter().any(|device| shape.share_on(device).is_some())
     }
 
+    /// Millionths a task of a shape takes of each of its devices, if all devices here are alike and serve it.
+    pub(crate) fn share_if_alike(&self, shape: &Shape) -> Option<u32> {
+        let device = self.devices.first().filter(|_| self.alike)?;
+        shape.share_on(device).map(Share::millionths)
+    }
+
     /// How many tasks of a shape fit into `free` of this node; exact.
     pub(crate) fn copies(&self, shape: &Shape, free: &Free) -> u32 {
+        match self.share_if_alike(shape) {
+            None if self.alike && shape.request.gpu.devices() > 0 => 0,
+            share => self.copies_of_share(shape, free, share.unwrap_or(0)),
+        }
+    }
+
+    /// The same when it is known what a task takes of each of its devices: looking at one is enough then to know what
+    /// each gives. A share of 0 says that devices differ.
+    pub(crate) fn copies_of_share(&self, shape: &Shape, free: &Free, share: u32) -> u32 {
         let wanted = u32::from(shape.request.gpu.devices());
         // Most nodes have nothing free, and that is seen at once.
-        let nothing = if shape.whole { free.whole < wanted } else { wanted > 0 && free.sum == 0 };
+        let nothing = if shape.whole { free.whole < wanted } else { wanted > 0 && free.sum < share.max(1) };
         if nothing {
             return 0;
         }
@@ -261,9 +281,21 @@ impl NodeSlot {
         if wanted == 0 || bound == 0 {
             return bound;
         }
-        if self.alike {
-            return bound.min(self.copies_on_alike(shape, free, wanted));
+        if share == 0 {
+            return self.copies_on_various(shape, free, wanted, bound);
         }
+        if shape.whole {
+            return bound.min(free.whole / wanted);
+        }
+        let partly = free.devices.iter().filter(|free| (share..WHOLE).contains(free));
+        if wanted == 1 {
+            return bound.min(free.whole * (WHOLE / share) + partly.map(|free| free / share).sum::<u32>());
+        }
+        let each: Vec<u32> = free.devices.iter().map(|free| free / share).collect();
+        copies_on_distinct(&each, wanted, bound)
+    }
+
+    fn copies_on_various(&self, shape: &Shape, free: &Free, wanted: u32, bound: u32) -> u32 {
         if shape.whole {
             let accepted = self.devices.iter().zip(&free.devices);
             let count = accepted.filter(|(device, free)| **free == WHOLE && shape.accepts(device)).count();
@@ -278,24 +310,6 @@ impl NodeSlot {
             return bound.min(each.sum());
         }
         copies_on_distinct(&each.collect::<Vec<u32>>(), wanted, bound)
-    }
-
-    /// The same for devices that are all alike, where looking at one is enough to know what each gives.
-    fn copies_on_alike(&self, shape: &Shape, free: &Free, wanted: u32) -> u32 {
-        let Some(share) = self.devices.first().and_then(|device| shape.share_on(device)) else { return 0 };
-        let share = share.millionths();
-        if shape.whole {
-            return free.whole / wanted;
-        }
-        if free.sum < share {
-            return 0;
-        }
-        let partly = free.devices.iter().filter(|free| (share..WHOLE).contains(free));
-        if wanted == 1 {
-            return free.whole * (WHOLE / share) + partly.map(|free| free / share).sum::<u32>();
-        }
-        let each: Vec<u32> = free.devices.iter().map(|free| free / share).collect();
-        copies_on_distinct(&each, wanted, u32::MAX)
     }
 
     /// The devices one task of a shape would take of `free`, without building a place: the tightest, or the first.

@@ -5,12 +5,13 @@ use crate::{
     pool::Pool,
     queue::{Claim, First, Standing},
     retry::Title,
+    roomiest::Roomiest,
     tree::{GPU, Node, ROOT},
 };
 use berth_types::{Phase, Time, Workload, WorkloadId};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
 };
 
 /// The workload a project or department would start next.
@@ -49,14 +50,48 @@ pub(crate) enum Next {
 pub(crate) struct Contest {
     /// By position in the tree.
     best: Vec<Option<Head>>,
-    /// Accounts that must be looked at again.
-    stale: BTreeSet<u32>,
+    stale: Stale,
+}
+
+/// Accounts that must be looked at again: a bit for each, by position in the tree.
+#[derive(Clone, Debug, Default)]
+struct Stale {
+    words: Vec<u64>,
+    /// No word from here on has a bit.
+    end: usize,
+}
+
+impl Stale {
+    fn insert(&mut self, position: u32) {
+        let at = position as usize / 64;
+        if self.words.len() <= at {
+            self.words.resize(at + 1, 0);
+        }
+        self.words[at] |= 1 << (position % 64);
+        self.end = self.end.max(at + 1);
+    }
+
+    fn pop_last(&mut self) -> Option<u32> {
+        while self.end > 0 {
+            let word = &mut self.words[self.end - 1];
+            if *word == 0 {
+                self.end -= 1;
+                continue;
+            }
+            let bit = 63 - word.leading_zeros();
+            *word ^= 1 << bit;
+            return Some((self.end as u32 - 1) * 64 + bit);
+        }
+        None
+    }
 }
 
 impl Contest {
     /// Nobody is first yet, and all these projects are to be looked at.
     fn anew(accounts: usize, projects: impl Iterator<Item = u32>) -> Self {
-        Self { best: vec![None; accounts], stale: projects.collect() }
+        let mut contest = Self { best: vec![None; accounts], stale: Stale::default() };
+        projects.for_each(|project| contest.mark(project));
+        contest
     }
 
     /// Who is first below an account.
@@ -94,6 +129,9 @@ pub(crate) struct Heads {
     candidates: Vec<u32>,
     /// Projects whose heads must be looked at again.
     changed: ChangeLog,
+    /// How often it was looked which classes fit, and how much of the log of changed nodes was seen then.
+    round: u64,
+    nodes_seen: usize,
     /// Everything must be looked at again.
     all_stale: bool,
     /// The time heads were computed for; some workloads are barred for one instant.
@@ -181,7 +219,7 @@ impl Pool {
             }
         };
         match self.heads.changed.since(known.seen) {
-            Some(changed) => known.contest.stale.extend(changed),
+            Some(changed) => changed.iter().for_each(|project| known.contest.mark(*project)),
             None => known.contest = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting()),
         }
         known.seen = self.heads.changed.end();
@@ -257,12 +295,28 @@ impl Pool {
     pub(crate) fn refresh_fits(&mut self, only_shrinks_capacity: bool) {
         let mut candidates = std::mem::take(&mut self.heads.candidates);
         candidates.clear();
+        let mut roomiest = None;
         if only_shrinks_capacity {
             candidates.extend_from_slice(&self.heads.fitting);
         } else {
             candidates.extend(&self.waiting_classes);
+            self.heads.round += 1;
+            let seen = std::mem::replace(&mut self.heads.nodes_seen, self.log.end());
+            roomiest = Roomiest::since(seen, &self.log, &self.nodes);
         }
+        let round = self.heads.round;
         for class_id in candidates.iter().copied() {
+            let class = &mut self.classes[class_id as usize];
+            let last_looked_at = std::mem::replace(&mut class.round, round);
+            let (shape, fit) = &self.shapes[class.shape as usize];
+            if class.fits && fit.surely_holds(class.min, &self.log) {
+                continue;
+            }
+            // What did not fit in the last round, and has no room on what changed since, does not fit now.
+            let no_room = || roomiest.is_some_and(|roomiest: Roomiest| !roomiest.may_hold(shape));
+            if !class.fits && last_looked_at + 1 == round && no_room() {
+                continue;
+            }
             let fits = self.gpus_suffice(class_id) && self.class_fits(class_id);
             let class = &mut self.classes[class_id as usize];
             if fits == class.fits {

@@ -4,6 +4,7 @@
 //! back, so that an index cannot drift from what it indexes.
 
 use crate::{
+    brief::Brief,
     fit::Fit,
     hash::IdMap,
     log::ChangeLog,
@@ -11,6 +12,7 @@ use crate::{
     node::{NodeSlot, TAKING, View},
     order::Heads,
     queue::{ProjectQueue, QueueKey, VictimEntry, VictimGroup},
+    ranking::Emptiest,
     retry::Retries,
     shape::{Shape, ShapeKey},
     tree::{Charge, GPU, Sign, Tree},
@@ -56,8 +58,9 @@ pub(crate) struct Class {
     pub(crate) asked: u64,
     /// Whether an empty pool has room.
     pub(crate) possible: bool,
-    /// Whether it fitted when it was looked at last.
+    /// Whether it fitted when it was looked at last, and in which round that was.
     pub(crate) fits: bool,
+    pub(crate) round: u64,
     /// The model it names, if exactly one.
     pub(crate) model: Option<usize>,
 }
@@ -85,11 +88,15 @@ pub(crate) struct Pool {
     pub(crate) log: ChangeLog,
     /// Nodes on which what could be taken changed.
     pub(crate) takeable_log: ChangeLog,
+    /// Nodes by what is free of them; up to date when a claim is made.
+    pub(crate) emptiest: Emptiest,
     pub(crate) tree: Tree,
     /// By position in the tree; departments have an empty one.
     pub(crate) queues: Vec<ProjectQueue>,
     /// Boxed, because entries are large and are taken out and put back whenever one changes.
     pub(crate) entries: Vec<Option<Box<Entry>>>,
+    /// By entry, what a search asks of it if it is running and preemptible.
+    briefs: Vec<Option<Brief>>,
     free_entries: Vec<u32>,
     entry_slots: IdMap<WorkloadId, u32>,
     pub(crate) shapes: Vec<(Shape, Fit)>,
@@ -153,9 +160,11 @@ impl Pool {
             node_slots: IdMap::default(),
             log: ChangeLog::default(),
             takeable_log: ChangeLog::default(),
+            emptiest: Emptiest::default(),
             queues: vec![ProjectQueue::default(); tree.nodes.len()],
             tree,
             entries: Vec::new(),
+            briefs: Vec::new(),
             free_entries: Vec::new(),
             entry_slots: IdMap::default(),
             shapes: Vec::new(),
@@ -199,6 +208,11 @@ impl Pool {
 
     pub(crate) fn entry(&self, slot: u32) -> &Entry {
         self.entries[slot as usize].as_ref().expect("a slot in an index is in use")
+    }
+
+    /// What a search asks of an entry, if it is running and preemptible.
+    pub(crate) fn brief(&self, slot: u32) -> Option<Brief> {
+        self.briefs.get(slot as usize).copied().flatten()
     }
 
     pub(crate) fn node(&self, slot: u32) -> &NodeSlot {
@@ -260,10 +274,14 @@ impl Pool {
             Change::Decided { action: Action::Reserve { .. } | Action::Unreserve { .. }, .. }
         );
         let closed = if keeps { self.closed(owner.0, owner.1) } else { None };
+        self.log.begin_batch();
+        self.takeable_log.begin_batch();
         self.unindex(slot);
         let entry = self.entries[slot as usize].as_mut().expect("a slot in use");
         let result = entry.workload.apply(change);
         self.index(slot);
+        self.log.end_batch();
+        self.takeable_log.end_batch();
         if let Some(closed) = closed {
             self.close_again(owner.0, owner.1, closed);
         }
@@ -310,6 +328,7 @@ impl Pool {
             asked: fit.charge * u64::from(min),
             possible: fit.most_when_empty() >= u64::from(min),
             fits: false,
+            round: 0,
             model,
         });
         let id = self.classes.len() as u32 - 1;
@@ -484,6 +503,14 @@ impl Pool {
                 slot,
                 node: node.and_then(|node| self.node_slot(node)),
             };
+            // Most entries wait, and the list grows only when one that is not in it runs.
+            if self.briefs.len() <= slot as usize {
+                self.briefs.resize(slot as usize + 1, None);
+            }
+            self.briefs[slot as usize] = match sign {
+                Sign::Plus => Some(Brief::of(workload, entry.project, since, victim.node)),
+                Sign::Minus => None,
+            };
             let victims = &mut self.queues[entry.project as usize].victims;
             match sign {
                 Sign::Plus => victims.insert(victim),
@@ -534,6 +561,7 @@ impl Pool {
 
     /// Counts anew what can be taken of projects that came above the line or went below it.
     pub(crate) fn settle_takeable(&mut self) {
+        self.takeable_log.begin_batch();
         for project in std::mem::take(&mut self.above_stale) {
             let above = self.is_above(project);
             let before = std::mem::replace(&mut self.queues[project as usize].above, above);
@@ -548,6 +576,7 @@ impl Pool {
                 self.entries[slot as usize] = Some(entry);
             }
         }
+        self.takeable_log.end_batch();
     }
 
     /// When a run that began at `since` must end.

@@ -4,7 +4,7 @@ use crate::{tree::Sign, units::Precedence};
 use berth_types::{Selector, Span, Time, WorkloadId};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 
 /// Order inside a project: priority, submission, id. The slot comes along.
@@ -78,10 +78,16 @@ impl Victims {
         self.groups.values().flatten().map(|(_, _, _, slot, _)| *slot)
     }
 
-    /// Those below a priority, in no order that matters.
-    pub(crate) fn below(&self, priority: i32) -> impl Iterator<Item = u32> {
+    /// Those below a priority, in no order that matters, each with the node all of it is on, if it is one.
+    pub(crate) fn below(&self, priority: i32) -> impl Iterator<Item = (u32, Option<u32>)> {
         let below = self.groups.iter().take_while(move |(group, _)| group.priority < priority);
-        below.flat_map(|(_, members)| members).map(|(_, _, _, slot, _)| *slot)
+        below.flat_map(|(_, members)| members).map(|(_, _, _, slot, node)| (*slot, *node))
+    }
+
+    /// Those up to a size, in no order that matters, each with its start and the node all of it is on, if it is one.
+    pub(crate) fn up_to(&self, largest: u64) -> impl Iterator<Item = (u32, Time, Option<u32>)> {
+        let groups = self.groups.iter().filter(move |(group, _)| group.gpus <= largest);
+        groups.flat_map(|(_, members)| members).map(|(_, started, _, slot, node)| (*slot, started.0, *node))
     }
 
     /// GPUs of those below a priority.
@@ -102,54 +108,54 @@ impl Victims {
 
     /// Victims up to a size, in the order they are taken: lower priority, least work lost, later start, id.
     pub(crate) fn in_order(&self, now: Time, cap: Span, largest: u64) -> VictimOrder<'_> {
-        let runs = self
-            .groups
-            .iter()
-            .filter(|(group, _)| group.gpus <= largest)
-            .map(|(group, members)| VictimRun { group: *group, members: members.iter(), head: None })
-            .collect();
-        VictimOrder { runs, now, cap }
+        let groups = self.groups.iter().filter(|(group, _)| group.gpus <= largest);
+        let mut order = VictimOrder { runs: Vec::new(), heads: BinaryHeap::new(), now, cap };
+        for (group, members) in groups {
+            order.runs.push(VictimRun { group: *group, members: members.iter() });
+            order.refill(order.runs.len() - 1);
+        }
+        order
     }
 }
 
 struct VictimRun<'a> {
     group: VictimGroup,
     members: std::collections::btree_set::Iter<'a, VictimKey>,
-    head: Option<(VictimRank, Victim)>,
 }
 
 /// Priority, work lost, later start, id.
 type VictimRank = (i32, u128, Reverse<Time>, WorkloadId);
 
+/// The first of a run, by its rank; then its slot and node, and which run it is.
+type VictimHead = Reverse<(VictimRank, u32, Option<u32>, usize)>;
+
 /// Merges the groups of a project.
 pub(crate) struct VictimOrder<'a> {
     runs: Vec<VictimRun<'a>>,
+    heads: BinaryHeap<VictimHead>,
     now: Time,
     cap: Span,
+}
+
+impl VictimOrder<'_> {
+    /// The next of a run is its head.
+    fn refill(&mut self, at: usize) {
+        let run = &mut self.runs[at];
+        let Some((saved, started, id, slot, node)) = run.members.next() else { return };
+        let span = self.now.since(saved.0);
+        let span = if run.group.checkpoints { span } else { span.min(self.cap) };
+        let lost = u128::from(run.group.gpus) * u128::from(span.0);
+        let rank = (run.group.priority, lost, *started, *id);
+        self.heads.push(Reverse((rank, *slot, *node, at)));
+    }
 }
 
 impl Iterator for VictimOrder<'_> {
     type Item = Victim;
     fn next(&mut self) -> Option<Victim> {
-        let (now, cap) = (self.now, self.cap);
-        for run in &mut self.runs {
-            if run.head.is_none() {
-                run.head = run.members.next().map(|(saved, started, id, slot, node)| {
-                    let span = now.since(saved.0);
-                    let span = if run.group.checkpoints { span } else { span.min(cap) };
-                    let lost = u128::from(run.group.gpus) * u128::from(span.0);
-                    let priority = run.group.priority;
-                    let victim = Victim { slot: *slot, priority, started: started.0, node: *node };
-                    ((priority, lost, *started, *id), victim)
-                });
-            }
-        }
-        let best = self
-            .runs
-            .iter_mut()
-            .filter(|run| run.head.is_some())
-            .min_by_key(|run| run.head.as_ref().map(|(rank, _)| *rank))?;
-        best.head.take().map(|(_, victim)| victim)
+        let Reverse(((priority, _, started, _), slot, node, run)) = self.heads.pop()?;
+        self.refill(run);
+        Some(Victim { slot, priority, started: started.0, node })
     }
 }
 

@@ -195,11 +195,27 @@ impl Pool {
         })
     }
 
-    /// Names places for heads that have waited long and fit nowhere.
+    /// Names places for heads that have waited long and fit nowhere. One for which there are none to name, because other
+    /// reservations have them, is in nobody's way.
     pub(crate) fn make_reservations(&mut self, now: Time, actions: &mut Vec<Action>) {
-        while self.reservations.len() < self.policy.reservations_per_pool {
-            let Some((_, _, slot)) = self.starving(now).first().copied() else { break };
-            let Some(places) = self.places_to_reserve(slot) else { break };
+        if self.reservations.len() >= self.policy.reservations_per_pool {
+            return;
+        }
+        let mut without_places = BTreeSet::new();
+        for (_, _, slot) in self.starving(now) {
+            if self.reservations.len() >= self.policy.reservations_per_pool {
+                break;
+            }
+            // Reservations only take away what can be named, so those who ask for the same fare alike.
+            let entry = self.entry(slot);
+            let same = (entry.class, entry.workload.spec.spread);
+            if without_places.contains(&same) {
+                continue;
+            }
+            let Some(places) = self.places_to_reserve(slot) else {
+                without_places.insert(same);
+                continue;
+            };
             let workload = self.entry(slot).workload.id;
             self.decide(slot, Action::Reserve { workload, places }, now, actions);
         }

@@ -7,6 +7,7 @@ use crate::{
     node::Free,
     pool::Pool,
     queue::{Claim, First},
+    roomiest::Roomiest,
     tree::GPU,
 };
 use berth_types::{Place, Time};
@@ -57,6 +58,8 @@ pub(crate) struct Retries {
     version: u64,
     /// How much of the log of changed nodes was looked at.
     nodes_seen: usize,
+    /// How much of it was looked at for room in what is free.
+    rooms_seen: usize,
     /// Projects whose accounts may entitle them to more than before.
     pub(crate) to_reconsider: BTreeSet<u32>,
     /// Whether any share is another than before.
@@ -161,7 +164,7 @@ impl Pool {
             nodes.entry(at).or_insert_with(|| decided(at));
         }
         let victims = self.queues[entry.project as usize].victims.below(entry.workload.spec.priority);
-        for place in victims.flat_map(|victim| self.entry(victim).workload.places()) {
+        for place in victims.flat_map(|(victim, _)| self.entry(victim).workload.places()) {
             if let Some(at) = usable(place) {
                 nodes.entry(at).or_insert_with(|| decided(at)).give(place);
             }
@@ -379,8 +382,15 @@ impl Pool {
     pub(crate) fn retry_with_room(&mut self) {
         let mut due: BTreeSet<Claimant> = BTreeSet::new();
         self.with_room_beside_own(&mut due);
+        let seen = std::mem::replace(&mut self.retries.rooms_seen, self.log.end());
+        let roomiest = Roomiest::since(seen, &self.log, &self.nodes);
         let classes: Vec<u32> = self.retries.by_room.keys().copied().collect();
         for class in classes {
+            // Where there is no room on what changed, there is not more of it than when the claims failed.
+            let shape = &self.shapes[self.classes[class as usize].shape as usize].0;
+            if roomiest.is_some_and(|roomiest| !roomiest.may_hold(shape)) {
+                continue;
+            }
             self.class_fits(class);
             let most = self.shapes[self.classes[class as usize].shape as usize].1.most();
             let of_class = self.retries.by_room[&class].iter();

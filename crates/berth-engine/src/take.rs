@@ -101,11 +101,19 @@ impl Pool {
         (!anywhere).then(|| {
             let entry = self.entry(slot);
             let victims = self.queues[entry.project as usize].victims.below(entry.workload.spec.priority);
-            let places = victims.filter(|_| way.own).flat_map(|victim| self.entry(victim).workload.places());
-            Useful {
-                fit: self.taking_fit(self.class_of(slot).shape, way.view()),
-                own: places.filter_map(|place| self.node_slot(place.node)).collect(),
+            let mut own = Vec::new();
+            for (victim, node) in victims.filter(|_| way.own) {
+                match node {
+                    Some(node) => own.push(node),
+                    None => {
+                        let places = self.entry(victim).workload.places();
+                        own.extend(places.filter_map(|place| self.node_slot(place.node)));
+                    }
+                }
             }
+            own.sort_unstable();
+            own.dedup();
+            Useful { fit: self.taking_fit(self.class_of(slot).shape, way.view()), own }
         })
     }
 
@@ -195,7 +203,7 @@ impl Pool {
         let (shape, free) = &self.shapes[shape_id as usize];
         let fit = self.taking_fits[shape_id as usize][at].get_or_insert_with(|| Box::new(free.in_view(view)));
         fit.sync(shape, &self.nodes, &self.takeable_log);
-        fit.order(shape, &self.nodes, &self.mix);
+        self.emptiest.sync(&self.nodes, &self.log);
     }
 
     /// Where a shape would fit if everything were taken that might be; up to date when a claim is made.
@@ -225,6 +233,8 @@ impl Pool {
                 if trial.by_best_nodes(fit, units) {
                     return self.finish(slot, trial, rule);
                 }
+                // Those who are protected say when to try again.
+                units.get(MANY);
             } else if trial.by_node(units) {
                 return self.finish(slot, trial, rule);
             }

@@ -220,7 +220,7 @@ impl<'a> Trial<'a> {
                 if here.last() != Some(&unit) {
                     here.push(unit);
                 }
-                if self.copies_in(node, free) > 0 {
+                if self.copies_in(node, at, free) > 0 {
                     std::mem::take(here).into_iter().for_each(|unit| self.take(unit));
                     break;
                 }
@@ -237,11 +237,11 @@ impl<'a> Trial<'a> {
     }
 
     /// Tasks of the claimant that fit into `free` of a node.
-    fn copies_in(&self, node: &NodeSlot, free: &Free) -> u32 {
+    fn copies_in(&self, node: &NodeSlot, at: u32, free: &Free) -> u32 {
         if self.ignores_reservations || node.reserved.is_empty() {
-            node.copies(self.shape, free)
+            self.fit.copies_in(self.shape, node, at, free)
         } else {
-            node.copies(self.shape, &self.visible(node, free))
+            self.fit.copies_in(self.shape, node, at, &self.visible(node, free))
         }
     }
 
@@ -284,7 +284,7 @@ impl<'a> Trial<'a> {
         let mut refused = 0;
         let start = if self.shape.level.is_some() { self.domain_for(fit) } else { Some(0) };
         let Some(domain) = start else { return false };
-        for node in fit.best_first() {
+        for node in self.pool.emptiest.first().filter(|node| fit.copies_on(*node) > 0) {
             if self.room_in(domain) >= self.min {
                 break;
             }
@@ -294,7 +294,8 @@ impl<'a> Trial<'a> {
             let victims = self.victims_on(node, units);
             let mut took = false;
             while self.room_in(domain) < self.min {
-                let Some((_, chosen)) = self.cheapest_copy(node, &victims) else { break };
+                let copy = victims.as_ref().and_then(|victims| self.cheapest_copy(node, victims));
+                let Some((_, chosen)) = copy else { break };
                 for unit in chosen {
                     self.take(unit);
                     self.in_trial.insert(unit);
@@ -313,30 +314,48 @@ impl<'a> Trial<'a> {
     /// The domain with the most room if everything were taken, by its best node.
     fn domain_for(&self, fit: &Fit) -> Option<u32> {
         let most = fit.most();
-        let mut domains = fit.best_first().filter_map(|node| fit.domain_of(node));
+        let with_room = self.pool.emptiest.first().filter(|node| fit.copies_on(*node) > 0);
+        let mut domains = with_room.filter_map(|node| fit.domain_of(node));
         domains.find(|domain| fit.domain_sums().of(*domain) == most)
     }
 
-    /// What could be taken on one node without touching another, extras first, then in the order of victims.
-    fn victims_on(&self, node: u32, units: &mut Units<'a>) -> Vec<Unit> {
+    /// What could be taken on one node without touching another, extras first, then in the order of victims; nothing
+    /// when all of it, as far as budgets allow, gives too few GPUs for one more task.
+    fn victims_on(&mut self, node: u32, units: &mut Units<'a>) -> Option<Vec<Unit>> {
         let here = self.pool.node(node);
         let mut slots: Vec<u32> = here.tasks.clone();
         slots.sort_unstable();
         slots.dedup();
-        let mut victims = Vec::new();
+        let mut victims = Vec::with_capacity(slots.len());
+        let mut by_project: Vec<(u32, u64)> = Vec::new();
+        let mut most = self.nodes.get(&node).map_or(&here.decided, |trial| &trial.free).gpus();
         for slot in slots {
-            let workload = &self.pool.entry(slot).workload;
-            for extra in workload.extra_places().filter(|place| place.node == here.id) {
-                victims.push((false, 0, 0, workload.id, Unit { slot, extra: Some(extra.rank) }));
+            if !self.pool.extras.is_empty() {
+                let workload = &self.pool.entry(slot).workload;
+                for extra in workload.extra_places().filter(|place| place.node == here.id) {
+                    most += extra.gpus().0;
+                    victims.push((false, 0, 0, workload.id, Unit { slot, extra: Some(extra.rank) }));
+                }
             }
-            let local = workload.places().all(|place| place.node == here.id);
-            if local && units.may_take(slot) {
-                let lost = units.work_lost(slot);
-                victims.push((true, workload.spec.priority, lost, workload.id, Unit { slot, extra: None }));
+            let local = self.pool.brief(slot).is_some_and(|brief| brief.is_on(node));
+            let Some(brief) = local.then(|| units.may_take(slot)).flatten() else { continue };
+            match by_project.iter_mut().find(|(project, _)| *project == brief.project) {
+                Some((_, gpus)) => *gpus += brief.base_gpus,
+                None => by_project.push((brief.project, brief.base_gpus)),
             }
+            let lost = units.work_lost(&brief);
+            victims.push((true, brief.priority, lost, brief.id, Unit { slot, extra: None }));
+        }
+        for (project, gpus) in by_project {
+            self.ledger.may_take_from(self.pool, project);
+            most += gpus.min(self.ledger.most_left(self.pool, project));
+        }
+        let copies = u64::from(self.copies_on(node)) + 1;
+        if most < copies * self.fit.gpus_per_task(self.shape, node) {
+            return None;
         }
         victims.sort_unstable();
-        victims.into_iter().map(|(_, _, _, _, unit)| unit).collect()
+        Some(victims.into_iter().map(|(_, _, _, _, unit)| unit).collect())
     }
 
     fn by_node_in(&mut self, domain: u32, local: &BTreeMap<u32, &Vec<Unit>>) -> bool {
@@ -614,11 +633,11 @@ impl<'a> Trial<'a> {
             (false, true) => {
                 self.from_others += 1;
                 self.ledger.may_take_from(self.pool, project);
-                self.ledger.take(project, &taken.size);
+                self.ledger.take(self.pool, project, &taken.size);
             }
             (false, false) => {
                 self.from_others -= 1;
-                self.ledger.give(project, &taken.size);
+                self.ledger.give(self.pool, project, &taken.size);
             }
         }
     }
@@ -665,7 +684,7 @@ impl<'a> Trial<'a> {
     fn recount(&mut self, slot: u32) {
         let node = self.pool.node(slot);
         let domain = self.fit.domain_of(slot).expect("a node of the trial has a domain");
-        let after = self.copies_in(node, &self.nodes[&slot].free);
+        let after = self.copies_in(node, slot, &self.nodes[&slot].free);
         let trial = self.nodes.get_mut(&slot).expect("was just looked at");
         let before = std::mem::replace(&mut trial.copies, after);
         if before != after {

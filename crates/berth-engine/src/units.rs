@@ -1,18 +1,19 @@
 //! What could be taken for a claimant, in the order it is taken, found only as far as it is asked for.
 
 use crate::{
+    brief::Brief,
     claim::Ask,
     fit::Fit,
     ledger::{Ledger, Line, Rule},
     pool::Pool,
-    queue::{Victim, VictimOrder},
+    queue::VictimOrder,
     tree::GPU,
     trial::Unit,
 };
 use berth_types::{Account, Span, Time};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::{BTreeSet, btree_set},
+    collections::btree_set,
     iter::Rev,
 };
 
@@ -26,13 +27,13 @@ const LOOKED_AT_MAX: usize = 4096;
 pub(crate) struct Useful<'a> {
     /// Where others alone could.
     pub(crate) fit: &'a Fit,
-    /// Nodes with own work of lower priority, which could help there.
-    pub(crate) own: BTreeSet<u32>,
+    /// Nodes with own work of lower priority, which could help there; in order.
+    pub(crate) own: Vec<u32>,
 }
 
 impl Useful<'_> {
     fn is_on(&self, node: u32) -> bool {
-        self.fit.copies_on(node) > 0 || self.own.contains(&node)
+        self.fit.copies_on(node) > 0 || self.own.binary_search(&node).is_ok()
     }
 }
 
@@ -117,19 +118,25 @@ impl<'a> Units<'a> {
         if nodes > FEW_NODES {
             return;
         }
-        let nodes = useful.fit.best_first().chain(useful.own.iter().copied());
-        let slots: BTreeSet<u32> = nodes.flat_map(|node| &self.pool.node(node).tasks).copied().collect();
+        let mut slots: Vec<u32> = match (self.ledger.rule(), self.own) {
+            // From nobody but its own project.
+            (Rule::None, Some((project, priority))) => {
+                let own = self.pool.queues[project as usize].victims.below(priority);
+                own.map(|(slot, _)| slot).collect()
+            }
+            _ => {
+                let nodes = useful.fit.room().chain(useful.own.iter().copied());
+                nodes.flat_map(|node| &self.pool.node(node).tasks).copied().collect()
+            }
+        };
+        slots.sort_unstable();
+        slots.dedup();
         let mut victims = Vec::new();
         for slot in slots {
-            let entry = self.pool.entry(slot);
-            let own = self.own.is_some_and(|(project, _)| project == entry.project);
-            if !self.may_take(slot) {
-                continue;
-            }
-            let precedence = self.pool.queues[entry.project as usize].precedence.filter(|_| !own);
-            let workload = &entry.workload;
-            let lost = workload.work_lost(self.now, self.pool.policy.lost_cap);
-            let rank = (workload.spec.priority, lost, Reverse(workload.running_since()), workload.id);
+            let Some(brief) = self.may_take(slot) else { continue };
+            let own = self.own.is_some_and(|(project, _)| project == brief.project);
+            let precedence = self.pool.queues[brief.project as usize].precedence.filter(|_| !own);
+            let rank = (brief.priority, self.work_lost(&brief), Reverse(brief.started), brief.id);
             victims.push((Reverse(precedence), rank, slot));
         }
         victims.sort_unstable();
@@ -161,26 +168,40 @@ impl<'a> Units<'a> {
 
     /// Whether there are more than so many, or may be.
     pub(crate) fn are_more_than(&mut self, count: usize) -> bool {
-        self.get(count).is_some() || self.looked_at >= LOOKED_AT_MAX
+        self.are_surely_more_than(count) || self.get(count).is_some() || self.looked_at >= LOOKED_AT_MAX
     }
 
-    /// Whether a running workload may be taken as a whole, wherever it stands in the order; notes when it may if only
-    /// time forbids it.
-    pub(crate) fn may_take(&mut self, victim: u32) -> bool {
-        let entry = self.pool.entry(victim);
-        let workload = &entry.workload;
-        let Some(since) = workload.running_since().filter(|_| workload.spec.preemptible) else {
-            return false;
-        };
-        let allowed = match self.claimant.filter(|(project, _)| *project == entry.project) {
-            Some((_, priority)) => workload.spec.priority < priority,
+    /// Counts them in no order, which is quicker than to find so many in theirs.
+    fn are_surely_more_than(&self, count: usize) -> bool {
+        let mut ledger = self.ledger.clone();
+        let mut left = (count + 1).saturating_sub(self.found.len());
+        // Those found already are not counted again, so only borrowers nobody looked at yet are.
+        for Precedence { project, .. } in self.borrowers.clone().into_iter().flatten() {
+            if left == 0 {
+                break;
+            }
+            let Some(largest) = largest_from(self.pool, &mut ledger, *project) else { continue };
+            let from = |started: Time| started + self.min_run(*project).max(Span(1));
+            let victims = self.pool.queues[*project as usize].victims.up_to(largest);
+            let useful = victims
+                .filter(|(slot, started, node)| from(*started) <= self.now && self.is_useful(*slot, *node));
+            left -= useful.take(left).count();
+        }
+        left == 0
+    }
+
+    /// A running workload that may be taken as a whole, wherever it stands in the order; notes when it may if only time
+    /// forbids it.
+    pub(crate) fn may_take(&mut self, victim: u32) -> Option<Brief> {
+        let brief = self.pool.brief(victim)?;
+        let allowed = match self.claimant.filter(|(project, _)| *project == brief.project) {
+            Some((_, priority)) => brief.priority < priority,
             None => {
-                let size = workload.base_places().map(|place| place.gpus().0).sum::<u64>();
-                self.ledger.may_take_from(self.pool, entry.project)
-                    && size <= self.ledger.largest_from(self.pool, entry.project)
+                self.ledger.may_take_from(self.pool, brief.project)
+                    && brief.base_gpus <= self.ledger.largest_from(self.pool, brief.project)
             }
         };
-        allowed && self.is_unprotected(since, self.min_run(entry.project))
+        (allowed && self.is_unprotected(brief.started, self.min_run(brief.project))).then_some(brief)
     }
 
     /// What was started at this very instant is not evicted at it, nor anything inside its minimum run time.
@@ -193,8 +214,8 @@ impl<'a> Units<'a> {
     }
 
     /// Work an eviction destroys.
-    pub(crate) fn work_lost(&self, victim: u32) -> u128 {
-        self.pool.entry(victim).workload.work_lost(self.now, self.pool.policy.lost_cap)
+    pub(crate) fn work_lost(&self, victim: &Brief) -> u128 {
+        victim.work_lost(self.now, self.pool.policy.lost_cap)
     }
 
     fn find(&mut self) -> Option<Unit> {
@@ -211,19 +232,19 @@ impl<'a> Units<'a> {
                 self.current = None;
                 continue;
             };
-            if self.is_useful(&victim) && self.is_unprotected(victim.started, min_run) {
+            if self.is_useful(victim.slot, victim.node) && self.is_unprotected(victim.started, min_run) {
                 return Some(Unit { slot: victim.slot, extra: None });
             }
         }
         None
     }
 
-    fn is_useful(&self, victim: &Victim) -> bool {
+    fn is_useful(&self, slot: u32, node: Option<u32>) -> bool {
         let Some(useful) = &self.useful else { return true };
-        match victim.node {
+        match node {
             Some(node) => useful.is_on(node),
             None => {
-                let mut places = self.pool.entry(victim.slot).workload.places();
+                let mut places = self.pool.entry(slot).workload.places();
                 places.any(|place| useful.is_on(self.pool.node_slots[&place.node]))
             }
         }
@@ -249,16 +270,23 @@ impl<'a> Units<'a> {
 
     /// The next project from which something may be taken, and the largest victim it could give.
     fn next_borrower(&mut self) -> Option<(u32, u64)> {
-        let ledger = &mut self.ledger;
-        self.borrowers.as_mut()?.find_map(|Precedence { project, .. }| {
-            let victims = &self.pool.queues[*project as usize].victims;
-            if victims.is_empty() || !ledger.may_take_from(self.pool, *project) {
-                return None;
+        loop {
+            let project = self.borrowers.as_mut()?.next()?.project;
+            if let Some(largest) = largest_from(self.pool, &mut self.ledger, project) {
+                return Some((project, largest));
             }
-            let largest = ledger.largest_from(self.pool, *project);
-            victims.sizes().any(|size| size <= largest).then_some((*project, largest))
-        })
+        }
     }
+}
+
+/// The largest victim a project could give, if it could give any.
+fn largest_from(pool: &Pool, ledger: &mut Ledger, project: u32) -> Option<u64> {
+    let victims = &pool.queues[project as usize].victims;
+    if victims.is_empty() || !ledger.may_take_from(pool, project) {
+        return None;
+    }
+    let largest = ledger.largest_from(pool, project);
+    victims.sizes().any(|size| size <= largest).then_some(largest)
 }
 
 /// The order in which projects give: the largest excess over fair share for its weight, then the one evicted least

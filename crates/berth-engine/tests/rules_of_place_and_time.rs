@@ -286,20 +286,34 @@ fn non_preemptible_work_waits_beside_a_reservation_that_it_could_delay() {
     }
 }
 
+fn with_reservation(world: &World) -> Vec<WorkloadId> {
+    let workloads = world.state.workloads.values();
+    workloads.filter(|workload| !workload.reserved_places().is_empty()).map(|workload| workload.id).collect()
+}
+
 #[test]
 fn a_project_has_one_reservation_at_a_time() {
     let (mut world, _, large) = reserved_scene();
     world.submit(train(2, 4));
     world.now = world.now + Span::secs(100);
     world.settle();
-    let reserved: Vec<WorkloadId> = world
-        .state
-        .workloads
-        .values()
-        .filter(|workload| !workload.reserved_places().is_empty())
-        .map(|workload| workload.id)
-        .collect();
-    assert_eq!(reserved, vec![large]);
+    assert_eq!(with_reservation(&world), vec![large]);
+}
+
+#[test]
+fn one_for_whom_no_places_are_left_to_reserve_keeps_nobody_from_a_reservation() {
+    let policy = Policy { reserve_after: Span::secs(10), ..Policy::default() };
+    let mut world = world_with(policy, &[4, 1]);
+    add(&mut world, [project(1, 5), project(2, 0), project(3, 0), project(4, 0)]);
+    run(&mut world, interactive(1, 4));
+    run(&mut world, interactive(1, 1));
+    // The only node for either of the large ones is named by the first.
+    let large = run(&mut world, train(2, 4));
+    run(&mut world, train(3, 4));
+    let small = run(&mut world, train(4, 1));
+    world.now = world.now + Span::secs(10);
+    world.settle();
+    assert_eq!(with_reservation(&world), vec![large, small]);
 }
 
 // Rule 10: moves.

@@ -8,7 +8,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use berth_engine::Engine;
-use berth_types::{Change, Phase, Policy, Span, TaskOutcome, Time};
+use berth_types::{Change, Phase, Plan, Policy, Span, TaskOutcome, Time};
 use std::{
     process::Command,
     time::{Duration, Instant},
@@ -63,6 +63,19 @@ pub(crate) struct Steps {
     running: usize,
     pub(crate) arrivals: Vec<Measured>,
     pub(crate) completions: Vec<Measured>,
+    digest: Digest,
+}
+
+/// A number that is another when any decision is another, so that work on speed can show that it changed none.
+#[derive(Clone, Copy)]
+struct Digest(u64);
+
+impl Digest {
+    fn add(&mut self, plan: &Plan) {
+        for byte in format!("{plan:?}").bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
 }
 
 impl Steps {
@@ -193,9 +206,20 @@ pub(crate) fn run_once(nodes: usize) -> Result<()> {
     Ok(())
 }
 
+/// The digest of all decisions on an installation of this many nodes that another seed draws.
+pub(crate) fn print_digest(nodes: usize, seed: u64) -> Result<()> {
+    let digest = measure_drawn(Size::in_proportion(nodes), seed)?.digest;
+    println!("{NAME}/{nodes}, seed {seed}: {:016x}", digest.0);
+    Ok(())
+}
+
 /// Goes through the scenario once.
 pub(crate) fn measure(size: Size) -> Result<Steps> {
-    let mut mix = Mix::new(SEED, size.nodes, PROJECTS.min(size.nodes), size.running);
+    measure_drawn(size, SEED)
+}
+
+fn measure_drawn(size: Size, seed: u64) -> Result<Steps> {
+    let mut mix = Mix::new(seed, size.nodes, PROJECTS.min(size.nodes), size.running);
     let mut engine = Engine::new(Policy::default());
     for change in mix.installation() {
         engine.apply(&change)?;
@@ -215,6 +239,8 @@ pub(crate) fn measure(size: Size) -> Result<Steps> {
     let submit = submit_waiting(&mut engine, &mut mix, size.waiting)?;
     let (first, plan) = measure::time(&mut engine, &[], MEASURED);
     let first_counts = Counts::of(&plan);
+    let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+    digest.add(&plan);
     ensure!(first_counts.starts > 0, "the first plan starts nothing");
     carry_out(&mut engine, &plan, MEASURED)?;
     settle(&mut engine, MEASURED)?;
@@ -229,6 +255,7 @@ pub(crate) fn measure(size: Size) -> Result<Steps> {
         let arrival = [Change::Submitted(mix.workload(now))];
         let (measured, plan) = measure::time(&mut engine, &arrival, now);
         arrivals.push(measured);
+        digest.add(&plan);
         carry_out(&mut engine, &plan, now)?;
     }
     let mut completions = Vec::with_capacity(EVENTS);
@@ -239,9 +266,10 @@ pub(crate) fn measure(size: Size) -> Result<Steps> {
         let (measured, plan) = measure::time(&mut engine, &completion, now);
         ensure!(!plan.actions.is_empty(), "a completion freed capacity and nothing that waits took it");
         completions.push(measured);
+        digest.add(&plan);
         carry_out(&mut engine, &plan, now)?;
     }
-    Ok(Steps { submit, first, first_counts, running, arrivals, completions })
+    Ok(Steps { submit, first, first_counts, running, arrivals, completions, digest })
 }
 
 /// Submits everything that waits, and returns the time the engine took for it.
@@ -293,7 +321,7 @@ fn settle(engine: &mut Engine, now: Time) -> Result<()> {
 }
 
 /// What the world answers to a plan: who was told to leave is gone, who was told to start runs.
-fn carry_out(engine: &mut Engine, plan: &berth_types::Plan, at: Time) -> Result<()> {
+fn carry_out(engine: &mut Engine, plan: &Plan, at: Time) -> Result<()> {
     for action in &plan.actions {
         let id = action.workload();
         let Some(workload) = engine.workload(id) else {
