@@ -7,6 +7,7 @@
 
 use crate::{
     ServerError, clock,
+    feed::{Durable, Feed},
     platform::{Happened, Logged, News, Platform, Seen},
     release::{Pending, Reply},
     tasks::Tasks,
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) platform: RwLock<Platform>,
     /// The last event that is in the platform; it may not be durable yet.
     pub(crate) seq: AtomicU64,
+    /// How often what was in memory had to be forgotten.
+    pub(crate) epoch: AtomicU64,
     pub(crate) commands: AtomicU64,
     pub(crate) plans: AtomicU64,
 }
@@ -82,6 +85,11 @@ impl Shared {
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Platform> {
         // A panic of the one writer ends the process, so nobody meets what it left half done.
         self.platform.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the platform stands; asked while it is read, since both change under the lock.
+    pub(crate) fn stands(&self) -> Durable {
+        Durable { seq: self.seq.load(Ordering::Acquire), epoch: self.epoch.load(Ordering::Acquire) }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Platform> {
@@ -126,6 +134,7 @@ pub(crate) struct Controller {
     pub(crate) store: Arc<Store>,
     pub(crate) policy: Policy,
     pub(crate) tasks: Tasks,
+    pub(crate) feed: Arc<Feed>,
     pub(crate) messages: Receiver<Message>,
     /// To itself, for what others finish.
     pub(crate) own: Sender<Message>,
@@ -393,8 +402,12 @@ impl Controller {
             Ok((platform, seq)) => {
                 tracing::warn!(seq, "the store refused a write; the state was read again");
                 self.tasks.recover(&platform);
-                *self.shared.write() = platform;
+                let mut known = self.shared.write();
+                *known = platform;
                 self.shared.seq.store(seq, Ordering::Release);
+                self.shared.epoch.store(self.epoch, Ordering::Release);
+                drop(known);
+                self.feed.start_over(self.epoch);
             }
             Err(error) => tracing::error!(%error, "the state could not be read again"),
         }

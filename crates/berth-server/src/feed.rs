@@ -12,17 +12,31 @@ use tokio::sync::watch;
 /// Events kept in memory; older ones are read from the store.
 const RECENT_MAX: usize = 8_192;
 
+/// What is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Durable {
+    /// The last event.
+    pub(crate) seq: u64,
+    /// How often what was in memory had to be forgotten, because the store refused it.
+    pub(crate) epoch: u64,
+}
+
 /// The newest events, and a bell.
 #[derive(Debug)]
 pub(crate) struct Feed {
     recent: Mutex<VecDeque<Arc<Event>>>,
-    durable: watch::Sender<u64>,
+    durable: watch::Sender<Durable>,
+    closing: watch::Sender<bool>,
 }
 
 impl Feed {
     /// A feed that begins after an event.
     pub(crate) fn new(seq: u64) -> Self {
-        Self { recent: Mutex::default(), durable: watch::Sender::new(seq) }
+        Self {
+            recent: Mutex::default(),
+            durable: watch::Sender::new(Durable { seq, epoch: 0 }),
+            closing: watch::Sender::new(false),
+        }
     }
 
     /// Events that are durable now.
@@ -39,22 +53,42 @@ impl Feed {
             let excess = recent.len().saturating_sub(RECENT_MAX);
             recent.drain(..excess);
         }
-        self.durable.send_replace(last);
+        self.durable.send_modify(|durable| durable.seq = last);
     }
 
     /// The last event that is durable.
     pub(crate) fn last(&self) -> u64 {
-        *self.durable.borrow()
+        self.durable.borrow().seq
     }
 
-    /// Waits until an event is durable. Ends also when the server does.
-    pub(crate) async fn until(&self, seq: u64) {
+    /// What was in memory is forgotten; whoever has seen it must look again.
+    pub(crate) fn start_over(&self, epoch: u64) {
+        self.durable.send_modify(|durable| durable.epoch = epoch);
+    }
+
+    /// Waits until what was seen is durable; whether it is, or was forgotten instead. Ends also when the server does.
+    pub(crate) async fn until(&self, seen: Durable) -> bool {
         let mut durable = self.durable.subscribe();
-        let _ = durable.wait_for(|last| *last >= seq).await;
+        let reached = durable.wait_for(|now| now.seq >= seen.seq || now.epoch != seen.epoch).await;
+        reached.is_ok_and(|now| now.epoch == seen.epoch)
+    }
+
+    /// Lets every stream come to its end; whoever follows one connects again.
+    pub(crate) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Waits until streams are to end.
+    pub(crate) async fn closed(&self) {
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     /// Hears of every new last event.
-    pub(crate) fn bell(&self) -> watch::Receiver<u64> {
+    pub(crate) fn bell(&self) -> watch::Receiver<Durable> {
         self.durable.subscribe()
     }
 

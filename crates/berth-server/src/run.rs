@@ -26,8 +26,12 @@ use std::{
         mpsc::{self, Sender},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 use tokio::sync::oneshot;
+
+/// Answers that are under way are waited for this long at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// How a server is started.
 #[derive(Debug, Clone)]
@@ -131,6 +135,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     let shared = Arc::new(Shared {
         platform: RwLock::new(platform),
         seq: AtomicU64::new(seq),
+        epoch: AtomicU64::new(0),
         commands: AtomicU64::new(0),
         plans: AtomicU64::new(0),
     });
@@ -143,6 +148,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         store: Arc::clone(&store),
         policy: config.policy.clone(),
         tasks: tasks.clone(),
+        feed: Arc::clone(&feed),
         messages: inbox,
         own: messages.clone(),
         pending,
@@ -260,7 +266,10 @@ impl Running {
         if let Some(stop) = self.http_stop.take() {
             let _ = stop.send(());
         }
-        let _ = self.http.await;
+        // A client that neither reads nor goes does not keep the server from ending.
+        if tokio::time::timeout(LAST_ANSWERS, &mut self.http).await.is_err() {
+            self.http.abort();
+        }
         self.folder.remove_server_file();
     }
 }

@@ -134,8 +134,9 @@ async fn follow(
         }
         if events.is_empty() {
             tokio::select! {
-                changed = bell.wait_for(|last| *last > after) => if changed.is_err() { return },
+                changed = bell.wait_for(|durable| durable.seq > after) => if changed.is_err() { return },
                 () = sender.closed() => return,
+                () = state.feed.closed() => return,
             }
         }
     }

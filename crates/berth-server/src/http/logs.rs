@@ -72,7 +72,7 @@ fn send(state: &AppState, id: WorkloadId, query: &LogQuery, follow: bool, sender
         match newest(state, id, query).filter(|task| sent != Some(*task)) {
             Some(task) => {
                 let Ok(log) = state.tasks.host.log(task, start) else { return };
-                if !send_run(log, follow, sender) {
+                if !send_run(state, log, follow, sender) {
                     return;
                 }
                 sent = Some(task);
@@ -81,14 +81,15 @@ fn send(state: &AppState, id: WorkloadId, query: &LogQuery, follow: bool, sender
             None if is_over => return,
             None => wait(state, sender),
         }
-        if sender.is_closed() || !follow || (query.run.is_some() && sent.is_some()) {
+        if sender.is_closed() || state.feed.is_closing() || !follow || (query.run.is_some() && sent.is_some())
+        {
             return;
         }
     }
 }
 
 /// Sends the log of one task; whether somebody still reads.
-fn send_run(mut log: LogReader, follow: bool, sender: &Sender<Bytes>) -> bool {
+fn send_run(state: &AppState, mut log: LogReader, follow: bool, sender: &Sender<Bytes>) -> bool {
     loop {
         let is_ended = log.is_ended();
         while let Ok(Some(chunk)) = log.read() {
@@ -96,7 +97,7 @@ fn send_run(mut log: LogReader, follow: bool, sender: &Sender<Bytes>) -> bool {
                 return false;
             }
         }
-        if is_ended || !follow || sender.is_closed() {
+        if is_ended || !follow || sender.is_closed() || state.feed.is_closing() {
             return !sender.is_closed();
         }
         if log.wait(LOOK_AROUND).is_err() {
@@ -113,6 +114,7 @@ fn wait(state: &AppState, sender: &Sender<Bytes>) {
         tokio::select! {
             _ = bell.changed() => {}
             () = sender.closed() => {}
+            () = state.feed.closed() => {}
         }
     });
 }

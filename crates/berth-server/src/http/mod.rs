@@ -27,10 +27,11 @@ use tokio::{net::TcpListener, sync::oneshot};
 
 /// Serves until it is told to stop.
 pub(crate) async fn serve(listener: TcpListener, state: AppState, stop: oneshot::Receiver<()>) {
-    let app = router(state);
-    let stopped = async {
-        // Streams end with their connections; whoever follows one connects again.
+    let app = router(state.clone());
+    let stopped = async move {
+        // It ends also when nobody can tell it any more.
         let _ = stop.await;
+        state.feed.close();
     };
     let served = axum::serve(listener, app).with_graceful_shutdown(stopped);
     if let Err(error) = served.await {

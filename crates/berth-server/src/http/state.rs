@@ -21,7 +21,7 @@ use berth_store::{Json, Store, StoreError};
 use berth_types::Time;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
-use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering, mpsc::Sender};
+use std::sync::{Arc, Mutex, PoisonError, mpsc::Sender};
 use tokio::sync::oneshot;
 
 /// The longest idempotency key.
@@ -89,15 +89,17 @@ impl AppState {
         Ok(Body(json.as_str().to_owned()))
     }
 
-    /// Looks at the platform. What is shown is durable when it is shown.
-    pub(crate) async fn read<T>(&self, look: impl FnOnce(&Platform) -> T) -> (T, u64) {
-        let (seen, seq) = {
-            let platform = self.shared.read();
-            // The controller writes both under the lock.
-            (look(&platform), self.shared.seq.load(Ordering::Acquire))
-        };
-        self.feed.until(seq).await;
-        (seen, seq)
+    /// Looks at the platform. What is shown is durable when it is shown; gives the last event in it too.
+    pub(crate) async fn read<T>(&self, look: impl Fn(&Platform) -> T) -> (T, u64) {
+        loop {
+            let (seen, stands) = {
+                let platform = self.shared.read();
+                (look(&platform), self.shared.stands())
+            };
+            if self.feed.until(stands).await {
+                return (seen, stands.seq);
+            }
+        }
     }
 
     /// Reads from the store without holding up the executor.
@@ -177,7 +179,13 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Asked<T> {
             };
             Problem::new(code, detail)
         })?;
-        let request = serde_json::from_slice(&bytes).map_err(|error| {
+        let is_object = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+        let read = match is_object {
+            true => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+            // Serde would take a list for an object whose fields have no names.
+            false => Err("an object is expected".into()),
+        };
+        let request = read.map_err(|error| {
             let hint = "docs/api.md and /openapi.json describe every request";
             Problem::new(Code::Malformed, format!("the body is not what is expected: {error}")).hint(hint)
         })?;

@@ -47,7 +47,8 @@ pub(crate) async fn submit(
     Asked { request, key }: Asked<WorkloadRequest>,
 ) -> Result<Response, ApiError> {
     if query.dry_run {
-        let (preview, _) = state.read(|platform| platform.preview(request, &user, clock::now())).await;
+        let (preview, _) =
+            state.read(|platform| platform.preview(request.clone(), &user, clock::now())).await;
         return Ok(Answer(preview?).into_response());
     }
     let command = move |platform: &mut Platform, now| {

@@ -299,8 +299,8 @@ fn check_sizes(request: &WorkloadRequest) -> Result<(), Problem> {
         ));
     }
     if request.image.is_empty() {
-        return Err(Problem::invalid("image", "no image is named")
-            .hint("name one with -i, as in `-i berth/quickstart`"));
+        return Err(Problem::invalid("image", "neither an image nor a command is named")
+            .hint("name an image with -i, as in `-i berth/quickstart`, or a command after --"));
     }
     if let Some(pattern) = &request.progress_pattern
         && pattern.len() > 1024
