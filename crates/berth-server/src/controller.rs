@@ -139,6 +139,8 @@ pub(crate) struct Controller {
     /// To itself, for what others finish.
     pub(crate) own: Sender<Message>,
     pub(crate) pending: Sender<Pending>,
+    /// What is decided and not handed to the store yet.
+    pub(crate) outbox: Vec<(Option<Batch>, Pending)>,
     pub(crate) epoch: u64,
     pub(crate) now: Time,
     pub(crate) snapshot_seq: u64,
@@ -152,6 +154,7 @@ impl Controller {
     pub(crate) fn begin(&mut self, news: News) {
         let shared = Arc::clone(&self.shared);
         self.append(news, &shared.read(), None, None);
+        self.flush();
     }
 
     /// Runs until it is told to close.
@@ -227,6 +230,7 @@ impl Controller {
         platform.plan(now);
         self.shared.plans.fetch_add(1, Ordering::Relaxed);
         self.append(platform.take_news(), &platform, None, Some(inputs));
+        self.flush();
         if now.since(self.sampled) >= SAMPLE_EVERY {
             self.sampled = now;
             self.append_samples(&platform);
@@ -274,7 +278,7 @@ impl Controller {
         Ok(given.map_err(|error| store_problem(&error))?.map(|given| given.body))
     }
 
-    /// Hands what happened to the store, and what follows from it to whoever waits for the store. Gives the last event.
+    /// Makes what happened ready for the store, and what follows from it for whoever waits for the store. Gives the last event.
     fn append(
         &mut self,
         news: News,
@@ -296,7 +300,7 @@ impl Controller {
         self.shared.seq.store(after, Ordering::Release);
         let orders = self.tasks.prepare(&orders, platform);
         let key = answer.as_ref().map(|answer| answer.key.clone());
-        let receipt = (!logged.is_empty()).then(|| {
+        let batch = (!logged.is_empty()).then(|| {
             let event = |logged: &Logged| NewEvent {
                 kind: logged.happened.kind().into(),
                 version: BODY_VERSION,
@@ -304,28 +308,36 @@ impl Controller {
                 body: Json::of(logged).expect("events are JSON"),
             };
             let events = logged.iter().map(event).collect();
-            self.store.append(Batch {
-                at: self.now,
-                expected: Some(before),
-                events,
-                finished,
-                answer,
-                ..Batch::default()
-            })
+            Batch { at: self.now, expected: Some(before), events, finished, answer, ..Batch::default() }
         });
         let pending = Pending {
             epoch: self.epoch,
             at: self.now,
             before,
             logged,
-            receipt,
+            receipt: None,
             orders,
             reply: reply.map(|reply| (reply, result)),
             key,
         };
-        // When nobody releases any more the process is ending.
-        let _ = self.pending.send(pending);
+        self.outbox.push((batch, pending));
         after
+    }
+
+    /// Hands everything to the store at once, so that it shares one sync.
+    fn flush(&mut self) {
+        let outbox = std::mem::take(&mut self.outbox);
+        let appended: Vec<Pending> = outbox
+            .into_iter()
+            .map(|(batch, pending)| Pending {
+                receipt: batch.map(|batch| self.store.append(batch)),
+                ..pending
+            })
+            .collect();
+        for pending in appended {
+            // When nobody releases any more the process is ending.
+            let _ = self.pending.send(pending);
+        }
     }
 
     fn append_samples(&mut self, platform: &Platform) {
@@ -390,6 +402,7 @@ impl Controller {
         let mut platform = shared.write();
         platform.close(now);
         self.append(platform.take_news(), &platform, None, None);
+        self.flush();
     }
 
     /// Forgets what is in memory and reads what is written. What the agent reported meanwhile is asked for again.

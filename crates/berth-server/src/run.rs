@@ -152,6 +152,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         messages: inbox,
         own: messages.clone(),
         pending,
+        outbox: Vec::new(),
         epoch: 0,
         now,
         snapshot_seq: start.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq),

@@ -103,10 +103,7 @@ impl Scanner {
     /// Everything known so far, when it changed since it was last asked for.
     pub(crate) fn take_report(&mut self) -> Option<Report> {
         let changed = std::mem::take(&mut self.changed);
-        changed.then(|| Report {
-            percent: self.report.percent.or(derived_percent(&self.report)),
-            ..self.report.clone()
-        })
+        changed.then(|| self.report.clone())
     }
 
     pub(crate) fn has_report(&self) -> bool {
@@ -161,20 +158,6 @@ fn merge(report: &mut Report, new: Report) {
     }
 }
 
-fn derived_percent(report: &Report) -> Option<u8> {
-    let part = |done: u64, of: u64| (of > 0).then(|| (u128::from(done.min(of)) * 100 / u128::from(of)) as u8);
-    match (report.epoch, report.epochs, report.step, report.steps) {
-        (Some(epoch), Some(epochs), Some(step), Some(steps)) => {
-            let before = epoch.saturating_sub(1).checked_mul(steps)?;
-            part(before.checked_add(step.min(steps))?, epochs.checked_mul(steps)?)
-        }
-        // An epoch that is spoken of is one that runs.
-        (Some(epoch), Some(epochs), _, _) => part(epoch.saturating_sub(1), epochs),
-        (None, _, Some(step), Some(steps)) => part(step, steps),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +174,6 @@ mod tests {
         }
         let report = scanner.take_report().unwrap();
         assert_eq!((report.epoch, report.step, report.loss.as_deref()), (Some(2), Some(5), Some("0.5")));
-        assert_eq!(report.percent, Some(37));
         assert_eq!(scanner.take_report(), None);
     }
 

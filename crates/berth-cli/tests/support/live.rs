@@ -51,6 +51,7 @@ impl Server {
             .env_clear()
             .envs(self.home.environment())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("BERTH_CACHE", cache())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -161,14 +162,18 @@ fn is_gone(pid: u32) -> bool {
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
+/// Where tools for tests and notebooks are, outside of the home of a test.
+fn cache() -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/berth"));
+    std::env::var_os("BERTH_CACHE").map(PathBuf::from).or_else(home).unwrap_or_default()
+}
+
 /// Whether JupyterLab is there; says loudly when what needs it is not tested.
 pub(crate) fn jupyter() -> bool {
-    let cache = std::env::var_os("BERTH_CACHE").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/berth"));
-    let found = cache.or_else(home).is_some_and(|cache| cache.join("jupyter/bin/jupyter-lab").exists());
+    let found = cache().join("jupyter/bin/jupyter-lab").exists();
     if !found {
         eprintln!(
-            "SKIPPED: the notebook of the report is not tested: JupyterLab is not installed (make run installs it)"
+            "SKIPPED: notebooks are not tested, because JupyterLab is not installed (make test installs it)"
         );
     }
     found
