@@ -272,7 +272,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         ("berth submit x -p team-a --node-pool moon -i bash", 2, "no node is in the pool"),
         ("berth submit x -p team-a --max-run-time 0s -i bash", 2, "ends it before it begins"),
         ("berth submit x -p team-a --workers 0 -i bash", 2, "0 workers"),
-        ("berth submit x -p team-a --priority urgent -i bash", 2, "is no priority"),
+        ("berth submit x -p team-a --priority urgent -i bash", 2, "urgent"),
         ("berth get nothing -p team-a", 5, "no workload nothing"),
         ("berth logs takne -p team-a", 5, "did you mean taken?"),
         ("berth suspend nothing -p team-a", 5, "nothing"),

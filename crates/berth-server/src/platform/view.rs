@@ -222,7 +222,7 @@ impl Platform {
 
     /// Nodes, by name.
     pub(crate) fn node_views(&self) -> Vec<berth_api::Node> {
-        self.nodes.iter().filter_map(|(_, id)| self.node_view(*id)).collect()
+        self.nodes.values().filter_map(|id| self.node_view(*id)).collect()
     }
 
     /// A node, with what is on it.
