@@ -161,6 +161,7 @@ pub struct WorkloadRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_preferred: Option<String>,
     /// Whether workers go to as many nodes as possible.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub spread: bool,
     /// Folders of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -175,6 +176,7 @@ pub struct WorkloadRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_type: Option<ServiceType>,
     /// Large shared memory.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub large_shm: bool,
     /// Where the command starts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,6 +184,7 @@ pub struct WorkloadRequest {
     /// What runs it.
     pub runtime: RuntimeName,
     /// Never fetch the image.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub local_image: bool,
     /// A pattern with named groups (`epoch`, `epochs`, `step`, `steps`, `loss`, `accuracy`, `percent`) that finds progress in
     /// printed lines; common forms are known without one.

@@ -287,6 +287,10 @@ pub struct WorkloadQuery {
     /// Only unfinished (`false`), only finished (`true`), or both (absent). Deleted ones are listed with `status=Deleted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished: Option<bool>,
+    /// Of the finished, only those that ended at this time or later.
+    #[param(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_after: Option<Timestamp>,
     /// Rows of a page; 1000 at most, 500 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,

@@ -137,6 +137,7 @@ fn finished(id: u64) -> Result<FinishedWorkload> {
         user: format!("user-{}", id % 50),
         kind: "train".into(),
         phase: "succeeded".into(),
+        hidden: false,
         submitted: Time(id),
         started: Some(Time(id + 1)),
         ended: Time(id + 2),

@@ -9,7 +9,13 @@ use crate::{
 use berth_api::{Code, EventQuery, Status, Workload, WorkloadList, WorkloadQuery};
 use clap::Args;
 use serde::Deserialize;
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+/// What ended this long ago is still news.
+const RECENT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
@@ -36,9 +42,12 @@ pub(crate) struct ListArgs {
     /// Only with a place on this node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Finished ones too
+    /// All finished ones too, not only those of the last hour
     #[arg(long, visible_alias = "all")]
     finished: bool,
+    /// Rows of a table at most; 0 for all. Other forms of output are never cut
+    #[arg(long, value_name = "ROWS", default_value_t = 1_000)]
+    limit: usize,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -68,18 +77,15 @@ pub(crate) fn parse_status(text: &str) -> Result<Status, String> {
 impl ListArgs {
     fn query(&self, session: &Session) -> anyhow::Result<WorkloadQuery> {
         let project = if self.all_projects { None } else { session.chosen_project(&self.project)? };
-        // Who asks for a status of finished ones means those.
-        let finished = match self.status {
-            Some(status) if status.is_final() => None,
-            _ if self.finished => None,
-            _ => Some(false),
-        };
+        // Who asks for a status of finished ones means all of those.
+        let all_finished = self.finished || self.status.is_some_and(Status::is_final);
+        let recent = (!all_finished).then(|| Clock::of_machine().before(RECENT));
         Ok(WorkloadQuery {
             project,
             user: self.user.clone(),
             status: self.status,
             node: self.node.clone(),
-            finished,
+            ended_after: recent,
             ..WorkloadQuery::default()
         })
     }
@@ -87,7 +93,15 @@ impl ListArgs {
 
 pub(crate) async fn run(session: &Session, arguments: &ListArgs) -> anyhow::Result<Exit> {
     let query = arguments.query(session)?;
-    let listed = session.client.all_workloads(&query).await?;
+    let is_table = matches!(arguments.output.output, Form::Table | Form::Wide) && !arguments.watch;
+    let count = if is_table && arguments.limit > 0 { arguments.limit } else { usize::MAX };
+    let mut listed = session.client.some_workloads(&query, count).await?;
+    if listed.value.next.is_some() || listed.value.items.len() > count {
+        listed.value.items.truncate(count);
+        session.say(&format!(
+            "berth: the first {count} are shown; narrow them with -p, --status or --user, or see all with --limit 0"
+        ));
+    }
     if listed.value.items.is_empty() {
         match &query.project {
             // An empty answer and a mistyped project look the same, so it is looked up.
@@ -131,7 +145,7 @@ async fn watch(
             output::write_part(text.as_bytes())?;
         }
         // Ages grow even when nothing happens.
-        let next = tokio::time::timeout(std::time::Duration::from_secs(10), stream.next()).await;
+        let next = tokio::time::timeout(Duration::from_secs(10), stream.next()).await;
         let Ok(event) = next else { continue };
         let event = match event {
             // We were away for longer than events are kept: what is now is asked for anew.
@@ -182,7 +196,9 @@ fn matches(query: &WorkloadQuery, workload: &Workload) -> bool {
 
 /// Puts a workload in its place, or takes it away when it is no longer asked for.
 fn update(items: &mut Vec<Workload>, query: &WorkloadQuery, workload: Workload) {
-    let stays = matches(query, &workload) && (query.finished != Some(false) || !workload.status.is_final());
+    // Deleted is what a person wants to see no more, unless it is asked for.
+    let is_shown = workload.status != Status::Deleted || query.status == Some(Status::Deleted);
+    let stays = is_shown && matches(query, &workload);
     match items.iter().position(|other| other.id == workload.id) {
         Some(index) if stays => items[index] = workload,
         Some(index) => {

@@ -102,6 +102,16 @@ fn the_sequences_of_the_report_reach_its_four_states_with_real_processes() {
         assert_eq!(why["rule"], "no-capacity", "{why}");
     }
 
+    let readme =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("is there");
+    let shown =
+        readme.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a transcript");
+    for part in shown.split("$ ").filter(|part| !part.is_empty()) {
+        let (line, printed) = part.split_once('\n').expect("a command and what it prints");
+        let real = server.run(line);
+        assert!(real.starts_with(printed), "the README shows\n{printed}\nand {line} prints\n{real}");
+    }
+
     SECTION_4_10.iter().for_each(|line| drop(server.run(line)));
     let queued = [
         "team-a 4/4 [a-3-gg a-4-gg]",

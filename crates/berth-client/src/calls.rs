@@ -133,8 +133,19 @@ impl Client {
 
     /// All workloads of a query, page by page, and the last event that the first page includes.
     pub async fn all_workloads(&self, query: &WorkloadQuery) -> Result<Listed<WorkloadList>, ClientError> {
+        self.some_workloads(query, usize::MAX).await
+    }
+
+    /// The first so many workloads of a query or a few more; `next` tells whether there are others.
+    pub async fn some_workloads(
+        &self,
+        query: &WorkloadQuery,
+        count: usize,
+    ) -> Result<Listed<WorkloadList>, ClientError> {
         let mut all = self.workloads(query).await?;
-        while let Some(next) = all.value.next.take() {
+        while all.value.items.len() < count
+            && let Some(next) = all.value.next.take()
+        {
             let query = WorkloadQuery { cursor: Some(next.clone()), ..query.clone() };
             let page = self.workloads(&query).await?.value;
             // A server that sends the same page for ever must not keep us for ever.

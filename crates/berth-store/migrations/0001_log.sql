@@ -34,14 +34,16 @@ CREATE TABLE finished (
     user      TEXT NOT NULL,
     kind      TEXT NOT NULL,
     phase     TEXT NOT NULL,
+    -- Whether it is left out of lists: whoever deleted it wants to see it no more.
+    hidden    INTEGER NOT NULL,
     submitted INTEGER NOT NULL,
     started   INTEGER,
     ended     INTEGER NOT NULL,
     document  TEXT NOT NULL
 ) STRICT;
-CREATE INDEX finished_by_end ON finished (ended, id);
-CREATE INDEX finished_by_project ON finished (project, ended, id);
-CREATE INDEX finished_by_user ON finished (user, ended, id);
+CREATE INDEX finished_by_end ON finished (hidden, ended, id);
+CREATE INDEX finished_by_project ON finished (project, hidden, ended, id);
+CREATE INDEX finished_by_user ON finished (user, hidden, ended, id);
 CREATE INDEX finished_by_name ON finished (name, ended, id);
 
 -- States of the log's reader. The parts are written one by one; the row of `snapshot` comes with the last.

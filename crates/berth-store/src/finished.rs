@@ -27,6 +27,8 @@ pub struct FinishedWorkload {
     pub kind: String,
     /// How it ended.
     pub phase: String,
+    /// Whether it is left out of lists.
+    pub hidden: bool,
     /// When it was submitted.
     pub submitted: Time,
     /// When it was first started, if it was.
@@ -50,8 +52,8 @@ pub struct FinishedFilter {
     pub kind: Option<String>,
     /// Ended in this way.
     pub phase: Option<String>,
-    /// Not ended in this way.
-    pub hidden_phase: Option<String>,
+    /// Left out of lists, or not.
+    pub hidden: Option<bool>,
     /// Over at this time or later.
     pub ended_from: Option<Time>,
     /// Over before this time.
@@ -94,8 +96,9 @@ impl FinishedWorkload {
 
 pub(crate) fn upsert(connection: &Connection, workload: &FinishedWorkload) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
-        "INSERT OR REPLACE INTO finished (id, name, project, user, kind, phase, submitted, started, ended, document)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT OR REPLACE INTO finished
+             (id, name, project, user, kind, phase, submitted, started, ended, document, hidden)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?;
     statement.execute(params![
         signed(workload.id.0),
@@ -108,6 +111,7 @@ pub(crate) fn upsert(connection: &Connection, workload: &FinishedWorkload) -> ru
         workload.started.map(|at| signed(at.0)),
         signed(workload.ended.0),
         workload.document.as_str(),
+        workload.hidden,
     ])?;
     Ok(())
 }
@@ -117,7 +121,7 @@ pub(crate) fn delete(connection: &Connection, id: WorkloadId) -> rusqlite::Resul
     Ok(())
 }
 
-const COLUMNS: &str = "id, name, project, user, kind, phase, submitted, started, ended, document";
+const COLUMNS: &str = "id, name, project, user, kind, phase, submitted, started, ended, document, hidden";
 
 pub(crate) fn load(connection: &Connection, id: WorkloadId) -> rusqlite::Result<Option<FinishedWorkload>> {
     let Ok(id) = i64::try_from(id.0) else { return Ok(None) };
@@ -146,7 +150,7 @@ pub(crate) fn load_page(
     require("name = ?", text(&filter.name));
     require("kind = ?", text(&filter.kind));
     require("phase = ?", text(&filter.phase));
-    require("phase <> ?", text(&filter.hidden_phase));
+    require("hidden = ?", filter.hidden.map(|hidden| Box::new(hidden) as Box<dyn ToSql>));
     require("ended >= ?", filter.ended_from.map(|at| number(at.0)));
     require("ended < ?", filter.ended_before.map(|at| number(at.0)));
     if let Some(cursor) = after {
@@ -180,5 +184,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<FinishedWorkload> {
         started: unsigned_or_none(row, 7)?.map(Time),
         ended: Time(unsigned(row, 8)?),
         document: Json::stored(row.get(9)?),
+        hidden: row.get(10)?,
     })
 }

@@ -25,6 +25,11 @@ impl Clock {
         Self { now: now.0, zone: OnceLock::from(TimeZone::UTC) }
     }
 
+    /// The moment so long before now.
+    pub(crate) fn before(&self, span: std::time::Duration) -> Timestamp {
+        Timestamp(Time(self.now.0.saturating_sub(span.as_millis() as u64)))
+    }
+
     /// The time since then, in its largest unit: `5m`, `2h`.
     pub(crate) fn age(&self, since: Timestamp) -> String {
         short(self.now.since(since.0))

@@ -100,7 +100,8 @@ pub(crate) async fn list(
                 user: query.user.clone(),
                 name: query.name.clone(),
                 phase: query.status.map(|status| status.to_string()),
-                hidden_phase: query.status.is_none().then(|| Status::Deleted.to_string()),
+                hidden: Some(query.status == Some(Status::Deleted)),
+                ended_from: query.ended_after.map(|after| after.0),
                 ..FinishedFilter::default()
             };
             let page = state.load(move |store| store.load_finished_page(&filter, after, room)).await?;

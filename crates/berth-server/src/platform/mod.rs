@@ -436,6 +436,7 @@ impl Platform {
     /// A finished workload is listed no more.
     pub(crate) fn hide(&mut self, mut finished: FinishedWorkload, document: &berth_api::Workload) {
         finished.phase = document.status.to_string();
+        finished.hidden = true;
         finished.document = Json::of(document).expect("an answer of the API is JSON");
         self.news.logged.push(Logged {
             happened: Happened::Hidden { workload: finished.id },

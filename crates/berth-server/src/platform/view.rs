@@ -12,6 +12,9 @@ use berth_types::{
 };
 use std::collections::BTreeMap;
 
+/// Time left is told from the pace of at least so long.
+const PACE_SECS_MIN: u64 = 30;
+
 impl Platform {
     /// An unfinished workload. Values of its environment are left out of lists.
     pub(crate) fn workload_view(&self, id: WorkloadId, whole: bool) -> Option<berth_api::Workload> {
@@ -353,7 +356,8 @@ fn progress(report: &TaskReport, started: Option<Time>) -> ProgressView {
     // Without its own word, time left follows from the pace since this run began.
     let left = report.left.map(Span::as_secs).or_else(|| {
         let (percent, ran) = (u64::from(percent?), report.at.since(started?).as_secs());
-        (percent > 0).then(|| ran * (100 - percent) / percent)
+        // The pace of a moment says nothing.
+        (percent > 0 && ran >= PACE_SECS_MIN).then(|| ran * (100 - percent) / percent)
     });
     ProgressView {
         percent,
@@ -393,6 +397,7 @@ pub(super) fn finished(
         user: record.user.clone(),
         kind: kind_text(record.request.kind).into(),
         phase,
+        hidden: view.status == Status::Deleted,
         submitted: record.submitted,
         started: record.first_started,
         ended: at,

@@ -67,6 +67,7 @@ pub fn finished(id: u64, ended: u64) -> FinishedWorkload {
         user: format!("user-{}", id % 5),
         kind: if id.is_multiple_of(2) { "train" } else { "interactive" }.into(),
         phase: if id.is_multiple_of(7) { "failed" } else { "succeeded" }.into(),
+        hidden: id.is_multiple_of(11),
         submitted: Time(ended / 2),
         started: (!id.is_multiple_of(4)).then_some(Time(ended / 2 + 1)),
         ended: Time(ended),
