@@ -130,6 +130,17 @@ impl Pool {
             for _ in 0..copies {
                 domains.entry(domain).or_default().push((0, node.id, at as u32, Vec::new()));
             }
+            if class.min == 1 && copies == 0 {
+                // One that ends alone is easier to ask for than several small ones of the same size.
+                let alone = tasks.iter().filter(|task| {
+                    let mut free = free.clone();
+                    let here = self.entry(**task).workload.places().filter(|place| place.node == node.id);
+                    here.for_each(|place| free.restore(place));
+                    node.copies(shape, &free) > 0
+                });
+                let steps = alone.map(|task| (self.gpus_of(*task), node.id, at as u32, vec![*task]));
+                domains.entry(domain).or_default().extend(steps);
+            }
             for task in tasks {
                 for place in self.entry(task).workload.places().filter(|place| place.node == node.id) {
                     free.restore(place);
@@ -144,7 +155,7 @@ impl Pool {
             }
         }
         let enough = domains.into_values().filter_map(|mut steps| {
-            steps.sort();
+            steps.sort_by_key(|(cost, node, _, ended)| (*cost, ended.len(), *node));
             (steps.len() >= class.min as usize).then(|| {
                 let chosen = &steps[..class.min as usize];
                 let ended: BTreeSet<u32> = chosen.iter().flat_map(|step| step.3.iter().copied()).collect();
