@@ -6,6 +6,7 @@
 mod amounts;
 mod cluster;
 mod events;
+mod names;
 mod owners;
 mod problem;
 mod running;
@@ -19,6 +20,7 @@ pub use cluster::{
     VolumeList, VolumeRequest,
 };
 pub use events::{Event, EventList, EventQuery, Level, Series, SeriesList, SeriesPoint, SeriesQuery};
+pub use names::{NAME_RULE, is_name, nearest, quoted};
 pub use owners::{
     Department, DepartmentList, DepartmentSettings, Project, ProjectList, ProjectSettings, Warned,
 };

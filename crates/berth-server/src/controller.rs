@@ -142,6 +142,8 @@ pub(crate) struct Controller {
     /// What is decided and not handed to the store yet.
     pub(crate) outbox: Vec<(Option<Batch>, Pending)>,
     pub(crate) epoch: u64,
+    /// It waits for the last task to end.
+    pub(crate) closing: bool,
     pub(crate) now: Time,
     pub(crate) snapshot_seq: u64,
     pub(crate) snapshotting: bool,
@@ -160,17 +162,16 @@ impl Controller {
     /// Runs until it is told to close.
     pub(crate) fn run(mut self) {
         self.decide(Vec::new());
-        let mut closing = false;
         loop {
-            if closing && !self.shared.read().has_tasks() {
+            if self.closing && !self.shared.read().has_tasks() {
                 break;
             }
             let Some(messages) = self.next_messages() else { break };
             let mut batch = Vec::new();
             for message in messages {
                 match message {
-                    Message::Close { end_workloads: true } if !closing => {
-                        closing = true;
+                    Message::Close { end_workloads: true } if !self.closing => {
+                        self.closing = true;
                         self.decide(std::mem::take(&mut batch));
                         self.close_tasks();
                     }
@@ -412,8 +413,12 @@ impl Controller {
         let snapshot = self.store.load_snapshot().map_err(ServerError::from);
         let reloaded = snapshot.and_then(|snapshot| load(&self.store, &self.policy, snapshot.as_ref()));
         match reloaded {
-            Ok((platform, seq)) => {
+            Ok((mut platform, seq)) => {
                 tracing::warn!(seq, "the store refused a write; the state was read again");
+                if self.closing {
+                    // What was told to stop and is not written as such is told again.
+                    platform.close(self.now);
+                }
                 self.tasks.recover(&platform);
                 let mut known = self.shared.write();
                 *known = platform;

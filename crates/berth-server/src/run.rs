@@ -154,6 +154,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         pending,
         outbox: Vec::new(),
         epoch: 0,
+        closing: false,
         now,
         snapshot_seq: start.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq),
         snapshotting: false,

@@ -430,7 +430,7 @@ impl Platform {
     pub(crate) fn near_name(&self, project: &str, name: &str) -> Option<String> {
         let project = self.projects.get(project)?;
         let known = self.names.keys().filter(|(owner, _)| owner == project).map(|(_, name)| name);
-        crate::names::nearest(name, known).map(Into::into)
+        crate::names::nearest(name, known.map(String::as_str)).map(Into::into)
     }
 
     /// A finished workload is listed no more.

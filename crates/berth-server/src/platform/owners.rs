@@ -434,7 +434,7 @@ fn exists(what: &str, name: &str, update: &str) -> Problem {
 
 fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a String>, otherwise: &str) -> Problem {
     let problem = Problem::new(Code::NotFound, format!("there is no {what} {}", names::shown(name)));
-    problem.hint(match names::nearest(name, known) {
+    problem.hint(match names::nearest(name, known.map(String::as_str)) {
         Some(near) => format!("did you mean {near}?"),
         None => otherwise.to_owned(),
     })

@@ -195,7 +195,7 @@ impl Platform {
         }
         let problem = Problem::new(Code::NotFound, format!("there is no project {}", names::shown(name)));
         let problem = Problem { field: Some("project".into()), ..problem };
-        Err(problem.hint(match names::nearest(name, self.projects.keys()) {
+        Err(problem.hint(match names::nearest(name, self.projects.keys().map(String::as_str)) {
             Some(near) => format!("did you mean {near}? `berth project list` shows all"),
             None => "`berth project list` shows all, `berth project create NAME` makes one".into(),
         }))
@@ -234,10 +234,12 @@ impl Platform {
             let Some(volume) = self.volumes.get(&mount.name) else {
                 let text = format!("there is no volume {}", names::shown(&mount.name));
                 let problem = Problem { field: Some("volumes".into()), ..Problem::new(Code::NotFound, text) };
-                return Err(problem.hint(match names::nearest(&mount.name, self.volumes.keys()) {
-                    Some(near) => format!("did you mean {near}?"),
-                    None => format!("`berth volume create {}` makes it", mount.name),
-                }));
+                return Err(problem.hint(
+                    match names::nearest(&mount.name, self.volumes.keys().map(String::as_str)) {
+                        Some(near) => format!("did you mean {near}?"),
+                        None => format!("`berth volume create {}` makes it", mount.name),
+                    },
+                ));
             };
             if volume.project.as_ref().is_some_and(|owner| *owner != request.project) {
                 let text = format!("volume {} belongs to another project", mount.name);
