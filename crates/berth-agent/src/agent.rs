@@ -21,17 +21,18 @@ pub fn local(config: AgentConfig, facts: mpsc::Sender<Fact>) -> Result<Arc<dyn H
     let images = Images::new(&config, folder.root())?;
     let mut notes = Vec::new();
     let place = cgroup::detect(&format!("berth-{}", folder.id())).map_err(|note| notes.push(note)).ok();
-    let (mailbox, reactor) = Reactor::new(config, Arc::clone(&folder), images, place, facts)?;
+    let (mailbox, reactor) = Reactor::new(config, Arc::clone(&folder), images.clone(), place, facts)?;
     let thread = std::thread::Builder::new()
         .name("berth-agent".into())
         .spawn(move || reactor.run())
         .map_err(|source| AgentError::System { doing: "starting the agent's thread", source })?;
     let vendors = devices::vendors();
-    Ok(Arc::new(Agent { folder, mailbox, notes, vendors, thread: Mutex::new(Some(thread)) }))
+    Ok(Arc::new(Agent { folder, images, mailbox, notes, vendors, thread: Mutex::new(Some(thread)) }))
 }
 
 struct Agent {
     folder: Arc<Folder>,
+    images: Images,
     mailbox: Mailbox,
     notes: Vec<String>,
     vendors: Vec<Box<dyn Vendor>>,
@@ -41,6 +42,10 @@ struct Agent {
 impl Host for Agent {
     fn devices(&self) -> Devices {
         devices::look(&self.vendors)
+    }
+
+    fn check_image(&self, image: &str) -> Result<(), String> {
+        self.images.find(image).map(|_| ())
     }
 
     fn ensure_started(&self, spec: TaskSpec) {

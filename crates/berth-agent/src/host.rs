@@ -9,6 +9,10 @@ pub trait Host: Send + Sync {
     /// What hardware there is.
     fn devices(&self) -> Devices;
 
+    /// Whether something of this machine stands for an image, so that a process can be started for it. The text says why not,
+    /// and what to do about it.
+    fn check_image(&self, image: &str) -> Result<(), String>;
+
     /// Makes sure that the task was started. A task is started at most once, however often and after whatever crash this is
     /// called; a task that ended stays ended.
     fn ensure_started(&self, spec: TaskSpec);

@@ -39,7 +39,7 @@ const BUILT_IN: [(&str, Runs); 10] = [
 ];
 
 /// The table of images.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Images {
     settings: BTreeMap<String, ImageEntry>,
     file: PathBuf,

@@ -256,9 +256,10 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     let server = small();
     server.run("berth submit taken -p team-a -g 1 -i berth/quickstart");
     let long = "x".repeat(10_000);
-    let cases: [(&str, i32, &str); 24] = [
+    let cases: [(&str, i32, &str); 25] = [
         ("berth submit x -p taem-a -g 1 -i bash", 5, "did you mean team-a?"),
         ("berth submit x -p team-a -g 1", 2, "neither an image nor a command"),
+        ("berth submit x -p team-a -g 1 -i acme/train:7", 2, "stands for no program of this machine"),
         ("berth submit taken -p team-a -g 1 -i bash", 6, "exists already"),
         ("berth submit x -p team-a -g -1 -i bash", 2, "-1"),
         ("berth submit x -p team-a -g 1.5 -i bash", 2, "neither whole GPUs nor a fraction"),

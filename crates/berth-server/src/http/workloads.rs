@@ -16,8 +16,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use berth_api::{
-    Code, Preview, Problem, ReportRequest, Status, Submitted, Timestamp, Why, Workload, WorkloadList,
-    WorkloadQuery, WorkloadRequest,
+    Code, Preview, Problem, ReportRequest, RuntimeName, Status, Submitted, Timestamp, Why, Workload,
+    WorkloadList, WorkloadQuery, WorkloadRequest,
 };
 use berth_store::{FinishedCursor, FinishedFilter, FinishedWorkload, Store, StoreError};
 use berth_types::{Span, Time, WorkloadId};
@@ -51,11 +51,21 @@ pub(crate) async fn submit(
             state.read(|platform| platform.preview(request.clone(), &user, clock::now())).await;
         return Ok(Answer(preview?).into_response());
     }
+    let unfit = unfit(&state, &request);
     let command = move |platform: &mut Platform, now| {
-        let (id, warnings) = platform.submit(request, &user, now)?;
+        let (id, warnings) = platform.submit(request, unfit, &user, now)?;
         Ok(Submitted { workload: view(platform, id)?, warnings })
     };
     Ok(state.command(key, command).await?.created())
+}
+
+/// What the machine has against a request, said now instead of when its turn has come.
+fn unfit(state: &AppState, request: &WorkloadRequest) -> Option<Problem> {
+    if request.runtime == RuntimeName::Docker {
+        return None;
+    }
+    let unknown = state.tasks.host.check_image(&request.image).err()?;
+    Some(Problem::invalid("image", unknown))
 }
 
 fn view(platform: &Platform, id: WorkloadId) -> Result<Workload, Problem> {

@@ -26,14 +26,18 @@ const ITEMS_MAX: usize = 1_000;
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 impl Platform {
-    /// Takes a submission, or says what is wrong with it. The request comes back with every default filled in.
+    /// Takes a submission, or says what is wrong with it; `unfit` is what only the machine can tell.
     pub(crate) fn submit(
         &mut self,
         request: WorkloadRequest,
+        unfit: Option<Problem>,
         user: &str,
         now: Time,
     ) -> Result<(WorkloadId, Vec<String>), Problem> {
         let (workload, request, warnings) = self.lower(request, user, now)?;
+        if let Some(problem) = unfit {
+            return Err(problem);
+        }
         let id = workload.id;
         let happened = Happened::Submitted { workload: Box::new(workload), request: Box::new(request) };
         self.happen(happened, now)?;

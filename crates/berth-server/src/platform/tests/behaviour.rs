@@ -161,7 +161,7 @@ fn idle_gpus_are_warned_of_and_then_taken_back() {
 fn a_gang_confirms_when_all_run_and_fails_as_a_whole() {
     let mut world = World::of_the_report();
     let request = WorkloadRequest { workers: Some(4), backoff_limit: Some(0), ..train("gang", "1") };
-    let id = world.act(|platform, now| platform.submit(request, "ada", now)).expect("is accepted").0;
+    let id = world.act(|platform, now| platform.submit(request, None, "ada", now)).expect("is accepted").0;
     assert_eq!(world.view("gang").kind, KindName::Distributed);
     for rank in 0..4 {
         assert_eq!(world.status("gang"), Status::Starting);

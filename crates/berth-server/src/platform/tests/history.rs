@@ -65,7 +65,7 @@ fn act(world: &mut World, random: &mut Random, step: u64) {
         0..6 => {
             let request = request(random, step);
             // Some are refused, and then nothing has happened.
-            let _ = world.act(|platform, now| platform.submit(request, "ada", now));
+            let _ = world.act(|platform, now| platform.submit(request, None, "ada", now));
         }
         6..10 => {
             if let Some(task) = world.ordered.pop_first() {

@@ -114,7 +114,7 @@ impl World {
 
     fn submit(&mut self, request: WorkloadRequest) -> Result<WorkloadId, Problem> {
         self.now = self.now + Span(1);
-        let id = self.act(|platform, now| platform.submit(request, "ada", now).map(|(id, _)| id));
+        let id = self.act(|platform, now| platform.submit(request, None, "ada", now).map(|(id, _)| id));
         self.settle();
         id
     }
