@@ -83,6 +83,8 @@ pub struct Running {
     tasks: Tasks,
     http: tokio::task::JoinHandle<()>,
     http_stop: Option<oneshot::Sender<()>>,
+    /// Dropped with this, which ends the measuring.
+    _measure_stop: Sender<()>,
     stop_asked: Option<oneshot::Receiver<Shutdown>>,
 }
 
@@ -171,6 +173,11 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         let messages = messages.clone();
         thread("berth-facts", move || tasks::forward(facts, messages))?;
     }
+    let (measure_stop, measure_stopped) = mpsc::channel();
+    if !tasks.uuids.is_empty() {
+        let messages = messages.clone();
+        thread("berth-measure", move || tasks::measure(&*host, &measure_stopped, &messages))?;
+    }
     tasks.recover(&shared.read());
     let controller = thread("berth-control", move || controller.run())?;
 
@@ -208,6 +215,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         tasks,
         http,
         http_stop: Some(http_stop),
+        _measure_stop: measure_stop,
         stop_asked: Some(stop_asked),
     })
 }

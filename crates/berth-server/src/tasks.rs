@@ -12,9 +12,13 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        mpsc::{Receiver, Sender},
+        mpsc::{Receiver, RecvTimeoutError, Sender},
     },
+    time::Duration,
 };
+
+/// GPUs are looked at this often.
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 /// What the agent is told, with all it needs.
 #[derive(Debug, Default)]
@@ -149,6 +153,16 @@ fn task_id(key: TaskKey) -> TaskId {
 pub(crate) fn forward(facts: Receiver<Fact>, controller: Sender<Message>) {
     for fact in facts {
         if controller.send(Message::Seen(seen(fact))).is_err() {
+            return;
+        }
+    }
+}
+
+/// Looks at the GPUs of this machine again and again, until it is told to stop or the controller is gone.
+pub(crate) fn measure(host: &dyn Host, stop: &Receiver<()>, controller: &Sender<Message>) {
+    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(MEASURE_EVERY) {
+        let devices = host.devices().gpus.into_iter().map(|gpu| gpu.utilisation).collect();
+        if controller.send(Message::Seen(Seen::Busy { devices })).is_err() {
             return;
         }
     }

@@ -33,10 +33,26 @@ pub(crate) struct TaskReport {
 /// Something the agent saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
-    Started { task: TaskKey, pid: Option<u32>, ports: Vec<(u16, u16)> },
-    Exited { task: TaskKey, exit: TaskExit },
-    Progress { workload: WorkloadId, report: TaskReport },
-    Checkpoint { workload: WorkloadId },
+    Started {
+        task: TaskKey,
+        pid: Option<u32>,
+        ports: Vec<(u16, u16)>,
+    },
+    Exited {
+        task: TaskKey,
+        exit: TaskExit,
+    },
+    Progress {
+        workload: WorkloadId,
+        report: TaskReport,
+    },
+    Checkpoint {
+        workload: WorkloadId,
+    },
+    /// How busy each GPU of the one real machine is, in percent, by its position.
+    Busy {
+        devices: Vec<Option<u8>>,
+    },
 }
 
 impl Platform {
@@ -50,6 +66,7 @@ impl Platform {
                 self.happen(Happened::TaskExited { task, exit }, now)
             }
             Seen::Progress { workload, report } => self.on_progress(workload, report, now),
+            Seen::Busy { devices } => self.on_busy(&devices, now),
             Seen::Checkpoint { workload } if self.is_up(workload) => {
                 self.happen(Happened::Checkpointed { workload }, now)
             }
@@ -148,6 +165,19 @@ impl Platform {
             record.progress = Some(newest);
         }
         self.on_utilisation(workload, utilisation, now)
+    }
+
+    /// A workload is as busy as the busiest of its devices. Those who share a device are told apart by nobody, so they are idle
+    /// together.
+    fn on_busy(&mut self, devices: &[Option<u8>], now: Time) -> Result<(), Problem> {
+        let busiest = |workload: &berth_types::Workload| {
+            let taken = workload.places().flat_map(|place| &place.devices);
+            taken.filter_map(|taken| devices.get(usize::from(taken.device)).copied().flatten()).max()
+        };
+        let running = self.engine.workloads().filter(|workload| workload.is_running());
+        let mut measured: Vec<_> = running.map(|workload| (workload.id, busiest(workload))).collect();
+        measured.sort_unstable();
+        measured.into_iter().try_for_each(|(id, utilisation)| self.on_utilisation(id, utilisation, now))
     }
 
     /// Notes when the GPUs of a workload become idle, or busy again.

@@ -158,6 +158,23 @@ fn idle_gpus_are_warned_of_and_then_taken_back() {
 }
 
 #[test]
+fn a_workload_is_as_busy_as_the_busiest_of_its_devices() {
+    let mut world = World::with_nodes("1xdgx1");
+    world.project("team-a", "8");
+    let (two, one) = (world.run("two", "2"), world.run("one", "1"));
+    let idle = |world: &World, id| {
+        world.platform.engine.workload(id).is_some_and(|known| known.idle_since.is_some())
+    };
+    world.see(Seen::Busy { devices: vec![Some(0), Some(90), Some(0), Some(0)] });
+    assert_eq!((idle(&world, two), idle(&world, one)), (false, true));
+    world.see(Seen::Busy { devices: vec![Some(0), Some(1), Some(50)] });
+    assert_eq!((idle(&world, two), idle(&world, one)), (true, false));
+    world.see(Seen::Busy { devices: vec![None; 8] });
+    assert_eq!((idle(&world, two), idle(&world, one)), (true, false), "what is not known changes nothing");
+    world.assert_replay();
+}
+
+#[test]
 fn a_gang_confirms_when_all_run_and_fails_as_a_whole() {
     let mut world = World::of_the_report();
     let request = WorkloadRequest { workers: Some(4), backoff_limit: Some(0), ..train("gang", "1") };
