@@ -130,11 +130,11 @@ impl Platform {
                 return;
             }
             for action in plan.actions {
-                let happened = Happened::Decided { action };
-                self.note(&happened, now);
-                if let Happened::Decided { action } = happened {
-                    self.on_decided(&action, now);
-                }
+                // The engine has let it happen already; it is written down, and the records follow.
+                let happened = Happened::Decided { action: action.clone() };
+                let about = self.about(&happened);
+                self.news.logged.push(Logged { happened, about });
+                self.on_decided(&action, now);
             }
         }
     }
@@ -173,11 +173,6 @@ impl Platform {
         self.apply(&happened, now)?;
         self.news.logged.push(Logged { happened, about });
         Ok(())
-    }
-
-    fn note(&mut self, happened: &Happened, _now: Time) {
-        let about = self.about(happened);
-        self.news.logged.push(Logged { happened: happened.clone(), about });
     }
 
     /// Lets something happen that was written down.
