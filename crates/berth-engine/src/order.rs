@@ -21,15 +21,16 @@ pub(crate) struct Head {
     priority: i32,
     submitted: Time,
     id: WorkloadId,
+    class: u32,
     asked: u64,
 }
 
 impl Head {
     /// A waiting workload as the head of its project.
     pub(crate) fn of(pool: &Pool, slot: u32) -> Self {
-        let workload = &pool.entry(slot).workload;
-        let (id, submitted) = (workload.id, workload.submitted);
-        Self { slot, priority: workload.spec.priority, submitted, id, asked: pool.class_of(slot).asked }
+        let (workload, class) = (&pool.entry(slot).workload, pool.entry(slot).class);
+        let (id, submitted, asked) = (workload.id, workload.submitted, pool.class_of(slot).asked);
+        Self { slot, priority: workload.spec.priority, submitted, id, class, asked }
     }
 
     /// Its place in the queue of its project.
@@ -50,18 +51,19 @@ pub(crate) enum Next {
 pub(crate) struct Contest {
     /// By position in the tree.
     best: Vec<Option<Head>>,
-    stale: Stale,
+    /// Accounts that must be looked at again.
+    stale: Marks,
 }
 
-/// Accounts that must be looked at again: a bit for each, by position in the tree.
+/// Some accounts: a bit for each, by position in the tree.
 #[derive(Clone, Debug, Default)]
-struct Stale {
+pub(crate) struct Marks {
     words: Vec<u64>,
     /// No word from here on has a bit.
     end: usize,
 }
 
-impl Stale {
+impl Marks {
     fn insert(&mut self, position: u32) {
         let at = position as usize / 64;
         if self.words.len() <= at {
@@ -89,7 +91,7 @@ impl Stale {
 impl Contest {
     /// Nobody is first yet, and all these projects are to be looked at.
     fn anew(accounts: usize, projects: impl Iterator<Item = u32>) -> Self {
-        let mut contest = Self { best: vec![None; accounts], stale: Stale::default() };
+        let mut contest = Self { best: vec![None; accounts], stale: Marks::default() };
         projects.for_each(|project| contest.mark(project));
         contest
     }
@@ -161,6 +163,9 @@ impl Pool {
     pub(crate) fn next_head(&mut self) -> Option<Next> {
         if std::mem::take(&mut self.heads.all_stale) {
             self.reopen_all();
+            for class in &mut self.classes {
+                (class.leading, class.passed_over) = Default::default();
+            }
             self.heads.taking = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting());
             self.heads.fitting_contests.clear();
         }
@@ -274,10 +279,14 @@ impl Pool {
                 continue;
             }
             if class.fits && self.barrier(&self.ask(project, class), 0).is_none() {
+                self.classes[first.class as usize].passed_over.insert(project);
                 continue;
             }
             match self.title(project, &first) {
-                Title::Now => return Some(self.head(&first)),
+                Title::Now => {
+                    self.classes[first.class as usize].leading.insert(project);
+                    return Some(self.head(&first));
+                }
                 Title::Later(from) => self.close_until(project, first.class, from),
                 Title::None => self.close_claim(project, first.class, Claim::NotEntitled),
             }
@@ -288,7 +297,7 @@ impl Pool {
     fn head(&self, first: &First) -> Head {
         let (priority, submitted, id, slot) = first.key;
         let asked = self.classes[first.class as usize].asked;
-        Head { slot, priority: priority.0, submitted, id, asked }
+        Head { slot, priority: priority.0, submitted, id, class: first.class, asked }
     }
 
     /// Looks again which classes fit. A start alone can only end a fit, never make one.
@@ -330,19 +339,25 @@ impl Pool {
                 }
                 _ => {}
             }
-            // Whether it must take matters only where it is first to, or would be.
-            for (project, key) in &class.open {
-                let first = self.heads.taking.at(*project);
-                let matters = match (fits, first.map(|first| first.in_queue().cmp(&(key.0, key.1, key.2)))) {
-                    (true, order) => order == Some(Ordering::Equal),
-                    (false, order) => order != Some(Ordering::Less),
-                };
-                if matters {
-                    self.heads.taking.mark(*project);
-                }
-            }
+            self.mark_for_fit(class_id, fits);
         }
         self.heads.candidates = candidates;
+    }
+
+    /// A class fits, or does not any longer: whether it must take matters only where it is first to, or would be.
+    fn mark_for_fit(&mut self, class_id: u32, fits: bool) {
+        let class = &mut self.classes[class_id as usize];
+        if fits {
+            while let Some(project) = class.leading.pop_last() {
+                if self.heads.taking.at(project).is_some_and(|head| head.class == class_id) {
+                    self.heads.taking.mark(project);
+                }
+            }
+        } else {
+            while let Some(project) = class.passed_over.pop_last() {
+                self.heads.taking.mark(project);
+            }
+        }
     }
 
     /// Heads depend on time only in that some workloads are barred for the instant of their eviction.

@@ -33,7 +33,7 @@ pub(crate) struct Useful<'a> {
 
 impl Useful<'_> {
     fn is_on(&self, node: u32) -> bool {
-        self.fit.copies_on(node) > 0 || self.own.binary_search(&node).is_ok()
+        self.fit.has_room_on(node) || self.own.binary_search(&node).is_ok()
     }
 }
 
