@@ -26,6 +26,7 @@ mod order;
 mod pass;
 mod place;
 mod pool;
+mod positions;
 mod queue;
 mod ranking;
 mod reserve;

@@ -1,6 +1,6 @@
 //! One node as the engine sees it: what is decided on it, what is occupied, and by whom.
 
-use crate::{shape::Shape, tree::Sign};
+use crate::{brief::Brief, shape::Shape, tree::Sign};
 use berth_types::{Bytes, Cpu, Device, DeviceShare, Gpus, Name, Node, NodeCondition, NodeId, Place, Share};
 use std::collections::BTreeMap;
 
@@ -141,6 +141,8 @@ pub(crate) struct NodeSlot {
     pub(crate) reserved: Vec<(u32, Place)>,
     /// Slots of workloads with a decided place here, one entry per place.
     pub(crate) tasks: Vec<u32>,
+    /// Running preemptible workloads that are here and nowhere else.
+    pub(crate) victims: Vec<(u32, Brief)>,
     /// Places that are occupied here, also those that take nothing.
     pub(crate) occupants: u32,
     /// Grows with every change of what is free, so that an index can see whether it is behind.
@@ -168,6 +170,7 @@ impl NodeSlot {
             occupied: free,
             reserved: Vec::new(),
             tasks: Vec::new(),
+            victims: Vec::new(),
             occupants: 0,
             version: 1,
             takeable_version: 1,
@@ -207,6 +210,7 @@ impl NodeSlot {
         self.occupied = known.occupied;
         self.reserved = known.reserved;
         self.tasks = known.tasks;
+        self.victims = known.victims;
         self.occupants = known.occupants;
     }
 

@@ -150,6 +150,7 @@ impl Heads {
 impl Pool {
     /// The head of a project must be looked at again.
     pub(crate) fn mark_head(&mut self, project: u32) {
+        self.queues[project as usize].forget_known();
         self.heads.taking.mark(project);
         self.heads.changed.push(project, self.tree.nodes.len());
     }
@@ -188,7 +189,7 @@ impl Pool {
         };
         let (fitting, taking) = (self.entry(fits.slot).project, self.entry(takes.slot).project);
         let (one, other) = self.tree.below_common(fitting, taking);
-        if compare(&(self.tree.at(one), fits), &(self.tree.at(other), takes)) == Ordering::Greater {
+        if Turn::of(self.tree.at(one), &fits) > Turn::of(self.tree.at(other), &takes) {
             return Some(Next::Takes(takes.slot));
         }
         match self.heads.taking.at(fitting) {
@@ -228,7 +229,7 @@ impl Pool {
             None => known.contest = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting()),
         }
         known.seen = self.heads.changed.end();
-        let best = self.settle(&mut known.contest, |pool, project| pool.fitting_head(project));
+        let best = self.settle(&mut known.contest, Self::fitting_head);
         self.heads.fitting_contests.push(known);
         best
     }
@@ -247,7 +248,7 @@ impl Pool {
             } else {
                 let children = self.tree.at(position).children.iter();
                 let heads = children.filter_map(|child| Some((self.tree.at(*child), contest.at(*child)?)));
-                heads.min_by(compare).map(|(_, head)| head)
+                first_of(heads)
             };
             contest.best[position as usize] = best;
             // An account above compares what this one uses too, so an unchanged head is no reason to stop.
@@ -259,31 +260,51 @@ impl Pool {
     }
 
     /// The first in the queue of a project that fits and may start.
-    fn fitting_head(&self, project: u32) -> Option<Head> {
-        let firsts = self.queues[project as usize].firsts().iter();
-        let mut fitting = firsts.filter(|first| {
-            let class = &self.classes[first.class as usize];
-            class.fits && self.barrier(&self.ask(project, class), 0).is_none()
-        });
-        fitting.next().map(|first| self.head(first))
+    fn fitting_head(&mut self, project: u32) -> Option<Head> {
+        let mut at = 0;
+        while let Some(class) = self.queues[project as usize].classes().get(at) {
+            if self.classes[*class as usize].fits && self.may_start(project, at) {
+                return Some(self.head(&self.queues[project as usize].firsts()[at]));
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Whether no rule forbids the first of a class to start on free capacity.
+    fn may_start(&mut self, project: u32, at: usize) -> bool {
+        let mut known = self.queues[project as usize].known(at);
+        if let Some(may_start) = known.may_start {
+            return may_start;
+        }
+        let class = &self.classes[self.queues[project as usize].firsts()[at].class as usize];
+        let may_start = self.barrier(&self.ask(project, class), 0).is_none();
+        known.may_start = Some(may_start);
+        self.queues[project as usize].remember(at, known);
+        may_start
     }
 
     /// The first in the queue of a project that must take something and might. Claims found to be without any title are
     /// closed on the way.
     fn taking_head(&mut self, project: u32) -> Option<Head> {
-        let mut index = 0;
-        while let Some(first) = self.queues[project as usize].firsts().get(index).copied() {
-            index += 1;
-            let class = &self.classes[first.class as usize];
-            if first.claim != Claim::Open || first.leaves {
+        let mut passed = 0;
+        while let Some(at) = self.queues[project as usize].open().get(passed) {
+            let at = *at as usize;
+            let class = self.queues[project as usize].classes()[at];
+            if self.classes[class as usize].fits && self.may_start(project, at) {
+                self.classes[class as usize].passed_over.insert(project);
+                passed += 1;
                 continue;
             }
-            if class.fits && self.barrier(&self.ask(project, class), 0).is_none() {
-                self.classes[first.class as usize].passed_over.insert(project);
-                continue;
-            }
-            match self.title(project, &first) {
+            let first = self.queues[project as usize].firsts()[at];
+            let mut known = self.queues[project as usize].known(at);
+            let title = if known.may_take_own { Title::Now } else { self.title(project, &first) };
+            match title {
                 Title::Now => {
+                    if !known.may_take_own {
+                        known.may_take_own = self.has_own_victims(project, &first);
+                        self.queues[project as usize].remember(at, known);
+                    }
                     self.classes[first.class as usize].leading.insert(project);
                     return Some(self.head(&first));
                 }
@@ -389,10 +410,7 @@ impl Pool {
             return Some(*head);
         }
         let children = self.tree.at(below).children.iter();
-        children
-            .filter_map(|child| Some((self.tree.at(*child), self.first_head(*child, heads)?)))
-            .min_by(compare)
-            .map(|(_, head)| head)
+        first_of(children.filter_map(|child| Some((self.tree.at(*child), self.first_head(*child, heads)?))))
     }
 
     /// How a waiting workload stands at the instant that is being planned.
@@ -405,21 +423,58 @@ impl Pool {
     }
 }
 
-/// Within share first, then the smaller part borrowed for its weight, then the older head.
-fn compare(one: &(&Node, Head), other: &(&Node, Head)) -> Ordering {
-    let beyond = |(node, head): &(&Node, Head)| node.used.amounts[GPU] + head.asked > node.share;
-    beyond(one)
-        .cmp(&beyond(other))
-        .then_with(|| compare_borrowing(one, other))
-        .then_with(|| (one.1.submitted, one.1.id).cmp(&(other.1.submitted, other.1.id)))
+/// The head of the account whose turn it is.
+fn first_of<'a>(heads: impl Iterator<Item = (&'a Node, Head)>) -> Option<Head> {
+    heads
+        .map(|(node, head)| (Turn::of(node, &head), head))
+        .min_by_key(|(turn, _)| *turn)
+        .map(|(_, head)| head)
 }
 
-/// Compares what each would have borrowed for its weight; nothing borrowed is least whatever the weight.
-fn compare_borrowing(one: &(&Node, Head), other: &(&Node, Head)) -> Ordering {
-    let borrowed = |(node, head): &(&Node, Head)| u128::from(node.borrowed_with(head.asked));
-    let (mine, theirs) = (borrowed(one), borrowed(other));
-    if mine == 0 || theirs == 0 {
-        return mine.cmp(&theirs);
+/// When it is the turn of an account with a head, beside others: within share first, then the smaller part borrowed for
+/// its weight, then the older head.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    beyond_share: bool,
+    /// What would be borrowed with the head.
+    borrowed: u64,
+    weight: u64,
+    submitted: Time,
+    id: WorkloadId,
+}
+
+impl Turn {
+    fn of(node: &Node, head: &Head) -> Self {
+        Self {
+            beyond_share: node.used.amounts[GPU] + head.asked > node.share,
+            borrowed: node.borrowed_with(head.asked),
+            weight: node.weight,
+            submitted: head.submitted,
+            id: head.id,
+        }
     }
-    (mine * u128::from(other.0.weight)).cmp(&(theirs * u128::from(one.0.weight)))
+
+    /// Compares what each would have borrowed for its weight; nothing borrowed is least whatever the weight.
+    fn compare_borrowing(&self, other: &Self) -> Ordering {
+        if self.borrowed == 0 || other.borrowed == 0 {
+            return self.borrowed.cmp(&other.borrowed);
+        }
+        let product = |turn: &Self, weight: u64| u128::from(turn.borrowed) * u128::from(weight);
+        product(self, other.weight).cmp(&product(other, self.weight))
+    }
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.beyond_share
+            .cmp(&other.beyond_share)
+            .then_with(|| self.compare_borrowing(other))
+            .then_with(|| (self.submitted, self.id).cmp(&(other.submitted, other.id)))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }

@@ -519,10 +519,14 @@ impl Pool {
             if self.briefs.len() <= slot as usize {
                 self.briefs.resize(slot as usize + 1, None);
             }
-            self.briefs[slot as usize] = match sign {
-                Sign::Plus => Some(Brief::of(workload, entry.project, since, victim.node)),
-                Sign::Minus => None,
-            };
+            let brief = matches!(sign, Sign::Plus).then(|| Brief::of(workload, entry.project, since));
+            self.briefs[slot as usize] = brief;
+            if let Some(node) = victim.node.and_then(|node| self.nodes[node as usize].as_mut()) {
+                match brief {
+                    Some(brief) => node.victims.push((slot, brief)),
+                    None => node.victims.retain(|(of, _)| *of != slot),
+                }
+            }
             let victims = &mut self.queues[entry.project as usize].victims;
             match sign {
                 Sign::Plus => victims.insert(victim),

@@ -199,18 +199,14 @@ impl Pool {
 
     /// Closes the claim of a project's first workload of a class.
     pub(crate) fn close_claim(&mut self, project: u32, class: u32, why: Claim) {
-        if let Some(first) = self.queues[project as usize].first_mut(class) {
-            first.claim = why;
-        }
+        self.queues[project as usize].set_claim(class, why);
         self.heads.taking.mark(project);
     }
 
     /// Opens a claim, whatever closed it.
     pub(crate) fn open_claim(&mut self, project: u32, class: u32) {
         self.retries.remove((project, class));
-        if let Some(first) = self.queues[project as usize].first_mut(class) {
-            first.claim = Claim::Open;
-        }
+        self.queues[project as usize].set_claim(class, Claim::Open);
         self.heads.taking.mark(project);
     }
 
@@ -326,11 +322,8 @@ impl Pool {
         if !class.possible || self.barrier(&ask, must_give).is_some() {
             return Title::None;
         }
-        // Those after it in the group have no higher priority, so they cannot take more.
-        let lowest = self.queues[project as usize].victims.lowest_priority();
-        let own = lowest.is_some_and(|lowest| lowest < first.key.0.0);
         match must_give {
-            _ if own => Title::Now,
+            _ if self.has_own_victims(project, first) => Title::Now,
             0 if !self.extras.is_empty() || self.may_reclaim_quota(&ask) => Title::Now,
             0 if self.may_take_from_others(&ask) => match self.patient_from(first.key.3) {
                 from if from <= self.heads.now() => Title::Now,
@@ -338,6 +331,13 @@ impl Pool {
             },
             _ => Title::None,
         }
+    }
+
+    /// Whether its project has work that the first of a class, and so maybe one after it, could preempt.
+    pub(crate) fn has_own_victims(&self, project: u32, first: &First) -> bool {
+        // Those after it in the group have no higher priority, so they cannot take more.
+        let lowest = self.queues[project as usize].victims.lowest_priority();
+        lowest.is_some_and(|lowest| lowest < first.key.0.0)
     }
 
     /// Closes a claim that has no title before an instant.

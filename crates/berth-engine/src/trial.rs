@@ -7,9 +7,10 @@ use crate::{
     ledger::{Dimensions, Ledger, Line, Rule},
     node::{Free, NodeSlot},
     pool::Pool,
+    positions::Positions,
     shape::Shape,
     tree::{Amounts, GPU},
-    units::Units,
+    units::{Giver, Units},
 };
 use berth_types::{NodeId, Place, Verdict, WorkloadId};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -65,7 +66,8 @@ struct TrialNode {
 /// What is known of the node that is being looked at; kept, so that looking at many needs no memory of its own.
 #[derive(Default)]
 struct LookedAt {
-    slots: Vec<u32>,
+    /// What may be taken of projects, and what budgets leave of each while nothing more is taken.
+    known: Positions<Option<(Giver, u64)>>,
     /// Projects, what budgets leave of each, and what it has here.
     projects: Vec<(u32, u64, u64)>,
     /// Whole workloads after extras, by priority, work lost and id.
@@ -312,6 +314,7 @@ impl<'a> Trial<'a> {
                     self.in_trial.insert(unit);
                 }
                 took = true;
+                looked_at.known.clear();
             }
             refused = if took { 0 } else { refused + 1 };
             if refused >= NODES_REFUSED_MAX {
@@ -339,43 +342,45 @@ impl<'a> Trial<'a> {
         looked_at: &mut LookedAt,
     ) -> Option<Vec<Unit>> {
         let here = self.pool.node(node);
-        let LookedAt { slots, projects, victims } = looked_at;
-        slots.clear();
-        slots.extend_from_slice(&here.tasks);
-        slots.sort_unstable();
-        slots.dedup();
+        let LookedAt { known, projects, victims } = looked_at;
         projects.clear();
         victims.clear();
         let mut most = self.nodes.get(&node).map_or(&here.decided, |trial| &trial.free).gpus();
-        for slot in slots.iter().copied() {
-            if !self.pool.extras.is_empty() {
+        if !self.pool.extras.is_empty() {
+            let slots: BTreeSet<u32> = here.tasks.iter().copied().collect();
+            for slot in slots {
                 let workload = &self.pool.entry(slot).workload;
                 for extra in workload.extra_places().filter(|place| place.node == here.id) {
                     most += extra.gpus().0;
                     victims.push((false, 0, 0, workload.id, Unit { slot, extra: Some(extra.rank) }));
                 }
             }
-            let local = self.pool.brief(slot).is_some_and(|brief| brief.is_on(node));
-            let Some(brief) = local.then(|| units.may_take(slot)).flatten() else { continue };
-            let at = projects.iter().position(|(project, _, _)| *project == brief.project);
-            let at = at.unwrap_or_else(|| {
-                self.ledger.may_take_from(self.pool, brief.project);
-                projects.push((brief.project, self.ledger.most_left(self.pool, brief.project), 0));
-                projects.len() - 1
-            });
-            let (_, left, gpus) = &mut projects[at];
+        }
+        for (slot, brief) in &here.victims {
+            let giver = match known.get(brief.project) {
+                Some(giver) => *giver,
+                None => {
+                    let giver = units.giver(brief.project).map(|giver| {
+                        self.ledger.may_take_from(self.pool, brief.project);
+                        (giver, self.ledger.most_left(self.pool, brief.project))
+                    });
+                    known.insert(brief.project, giver);
+                    giver
+                }
+            };
+            let Some((_, left)) = giver.filter(|(giver, _)| units.may_take_of(giver, brief)) else {
+                continue;
+            };
             // What is more than budgets leave cannot go, with or without others.
-            if brief.base_gpus > *left {
+            if brief.base_gpus > left {
                 continue;
             }
-            *gpus += brief.base_gpus;
-            victims.push((
-                true,
-                brief.priority,
-                units.work_lost(&brief),
-                brief.id,
-                Unit { slot, extra: None },
-            ));
+            match projects.iter_mut().find(|(project, _, _)| *project == brief.project) {
+                Some((_, _, gpus)) => *gpus += brief.base_gpus,
+                None => projects.push((brief.project, left, brief.base_gpus)),
+            }
+            let lost = units.work_lost(brief);
+            victims.push((true, brief.priority, lost, brief.id, Unit { slot: *slot, extra: None }));
         }
         most += projects.iter().map(|(_, left, gpus)| left.min(gpus)).sum::<u64>();
         let copies = u64::from(self.copies_on(node)) + 1;
