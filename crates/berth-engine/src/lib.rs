@@ -31,7 +31,7 @@ mod queue;
 mod ranking;
 mod reserve;
 mod retry;
-mod roomiest;
+mod rooms;
 mod score;
 mod shape;
 mod share;

@@ -5,7 +5,7 @@ use crate::{
     pool::Pool,
     queue::{Claim, First, Standing},
     retry::Title,
-    roomiest::Roomiest,
+    rooms::Rooms,
     tree::{GPU, Node, ROOT},
 };
 use berth_types::{Phase, Time, Workload, WorkloadId};
@@ -189,7 +189,8 @@ impl Pool {
         };
         let (fitting, taking) = (self.entry(fits.slot).project, self.entry(takes.slot).project);
         let (one, other) = self.tree.below_common(fitting, taking);
-        if Turn::of(self.tree.at(one), &fits) > Turn::of(self.tree.at(other), &takes) {
+        let turns = (Turn::of(self.tree.at(one), &fits), Turn::of(self.tree.at(other), &takes));
+        if turns.0.compare(&turns.1) == Ordering::Greater {
             return Some(Next::Takes(takes.slot));
         }
         match self.heads.taking.at(fitting) {
@@ -247,8 +248,9 @@ impl Pool {
                 head_of(self, position)
             } else {
                 let children = self.tree.at(position).children.iter();
-                let heads = children.filter_map(|child| Some((self.tree.at(*child), contest.at(*child)?)));
-                first_of(heads)
+                let heads =
+                    children.filter_map(|child| Some((child, contest.best[*child as usize].as_ref()?)));
+                first_of(heads.map(|(child, head)| (self.tree.at(*child), head)))
             };
             contest.best[position as usize] = best;
             // An account above compares what this one uses too, so an unchanged head is no reason to stop.
@@ -325,14 +327,14 @@ impl Pool {
     pub(crate) fn refresh_fits(&mut self, only_shrinks_capacity: bool) {
         let mut candidates = std::mem::take(&mut self.heads.candidates);
         candidates.clear();
-        let mut roomiest = None;
+        let mut rooms = None;
         if only_shrinks_capacity {
             candidates.extend_from_slice(&self.heads.fitting);
         } else {
             candidates.extend(&self.waiting_classes);
             self.heads.round += 1;
             let seen = std::mem::replace(&mut self.heads.nodes_seen, self.log.end());
-            roomiest = Roomiest::since(seen, &self.log, &self.nodes);
+            rooms = Rooms::since(seen, &self.log, &self.nodes);
         }
         let round = self.heads.round;
         for class_id in candidates.iter().copied() {
@@ -343,7 +345,7 @@ impl Pool {
                 continue;
             }
             // What did not fit in the last round, and has no room on what changed since, does not fit now.
-            let no_room = || roomiest.is_some_and(|roomiest: Roomiest| !roomiest.may_hold(shape));
+            let no_room = || rooms.as_ref().is_some_and(|rooms| !rooms.may_hold(shape, fit));
             if !class.fits && last_looked_at + 1 == round && no_room() {
                 continue;
             }
@@ -410,7 +412,9 @@ impl Pool {
             return Some(*head);
         }
         let children = self.tree.at(below).children.iter();
-        first_of(children.filter_map(|child| Some((self.tree.at(*child), self.first_head(*child, heads)?))))
+        let firsts: Vec<(u32, Head)> =
+            children.filter_map(|child| Some((*child, self.first_head(*child, heads)?))).collect();
+        first_of(firsts.iter().map(|(child, head)| (self.tree.at(*child), head)))
     }
 
     /// How a waiting workload stands at the instant that is being planned.
@@ -424,34 +428,32 @@ impl Pool {
 }
 
 /// The head of the account whose turn it is.
-fn first_of<'a>(heads: impl Iterator<Item = (&'a Node, Head)>) -> Option<Head> {
-    heads
-        .map(|(node, head)| (Turn::of(node, &head), head))
-        .min_by_key(|(turn, _)| *turn)
-        .map(|(_, head)| head)
+fn first_of<'a>(heads: impl Iterator<Item = (&'a Node, &'a Head)>) -> Option<Head> {
+    heads.map(|(node, head)| Turn::of(node, head)).min_by(Turn::compare).map(|turn| *turn.head)
 }
 
-/// When it is the turn of an account with a head, beside others: within share first, then the smaller part borrowed for
-/// its weight, then the older head.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Turn {
+/// When it is the turn of an account with a head, beside others.
+struct Turn<'a> {
+    node: &'a Node,
+    head: &'a Head,
     beyond_share: bool,
     /// What would be borrowed with the head.
     borrowed: u64,
-    weight: u64,
-    submitted: Time,
-    id: WorkloadId,
 }
 
-impl Turn {
-    fn of(node: &Node, head: &Head) -> Self {
-        Self {
-            beyond_share: node.used.amounts[GPU] + head.asked > node.share,
-            borrowed: node.borrowed_with(head.asked),
-            weight: node.weight,
-            submitted: head.submitted,
-            id: head.id,
-        }
+impl<'a> Turn<'a> {
+    fn of(node: &'a Node, head: &'a Head) -> Self {
+        let beyond_share = node.used.amounts[GPU] + head.asked > node.share;
+        Self { node, head, beyond_share, borrowed: node.borrowed_with(head.asked) }
+    }
+
+    /// Within share first, then the smaller part borrowed for its weight, then the older head.
+    fn compare(&self, other: &Self) -> Ordering {
+        let age = |turn: &Self| (turn.head.submitted, turn.head.id);
+        self.beyond_share
+            .cmp(&other.beyond_share)
+            .then_with(|| self.compare_borrowing(other))
+            .then_with(|| age(self).cmp(&age(other)))
     }
 
     /// Compares what each would have borrowed for its weight; nothing borrowed is least whatever the weight.
@@ -459,22 +461,7 @@ impl Turn {
         if self.borrowed == 0 || other.borrowed == 0 {
             return self.borrowed.cmp(&other.borrowed);
         }
-        let product = |turn: &Self, weight: u64| u128::from(turn.borrowed) * u128::from(weight);
-        product(self, other.weight).cmp(&product(other, self.weight))
-    }
-}
-
-impl Ord for Turn {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.beyond_share
-            .cmp(&other.beyond_share)
-            .then_with(|| self.compare_borrowing(other))
-            .then_with(|| (self.submitted, self.id).cmp(&(other.submitted, other.id)))
-    }
-}
-
-impl PartialOrd for Turn {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+        let product = |turn: &Self, by: &Self| u128::from(turn.borrowed) * u128::from(by.node.weight);
+        product(self, other).cmp(&product(other, self))
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     node::{Free, NodeSlot},
     pool::Pool,
     queue::{Claim, First},
-    roomiest::Roomiest,
+    rooms::Rooms,
     tree::GPU,
 };
 use berth_types::{Place, Time};
@@ -379,12 +379,12 @@ impl Pool {
         let mut due: BTreeSet<Claimant> = BTreeSet::new();
         self.with_room_beside_own(&mut due);
         let seen = std::mem::replace(&mut self.retries.rooms_seen, self.log.end());
-        let roomiest = Roomiest::since(seen, &self.log, &self.nodes);
+        let rooms = Rooms::since(seen, &self.log, &self.nodes);
         let classes: Vec<u32> = self.retries.by_room.keys().copied().collect();
         for class in classes {
             // Where there is no room on what changed, there is not more of it than when the claims failed.
-            let shape = &self.shapes[self.classes[class as usize].shape as usize].0;
-            if roomiest.is_some_and(|roomiest| !roomiest.may_hold(shape)) {
+            let (shape, fit) = &self.shapes[self.classes[class as usize].shape as usize];
+            if rooms.as_ref().is_some_and(|rooms| !rooms.may_hold(shape, fit)) {
                 continue;
             }
             self.class_fits(class);
