@@ -2,9 +2,6 @@
 
 use berth_types::{Gpus, Place, Span, Time, Workload, WorkloadId};
 
-/// Its places are on more than one node.
-const SEVERAL_NODES: u32 = u32::MAX;
-
 /// What a search needs to know of one running preemptible workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Brief {
@@ -17,12 +14,11 @@ pub(crate) struct Brief {
     all_gpus: u64,
     pub(crate) project: u32,
     pub(crate) priority: i32,
-    node: u32,
     checkpoints: bool,
 }
 
 impl Brief {
-    pub(crate) fn of(workload: &Workload, project: u32, started: Time, node: Option<u32>) -> Self {
+    pub(crate) fn of(workload: &Workload, project: u32, started: Time) -> Self {
         let gpus = |gpus: Gpus| gpus.0;
         Self {
             id: workload.id,
@@ -32,14 +28,8 @@ impl Brief {
             all_gpus: gpus(workload.places().map(Place::gpus).sum()),
             project,
             priority: workload.spec.priority,
-            node: node.unwrap_or(SEVERAL_NODES),
             checkpoints: workload.checkpoint.is_some(),
         }
-    }
-
-    /// Whether all of it is on this node.
-    pub(crate) fn is_on(&self, node: u32) -> bool {
-        self.node == node
     }
 
     /// The work an eviction destroys, as [`Workload::work_lost`] has it.

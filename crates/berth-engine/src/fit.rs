@@ -297,6 +297,11 @@ impl Fit {
         self.cells[slot as usize].copies
     }
 
+    /// Whether any task fits on a node now.
+    pub(crate) fn has_room_on(&self, slot: u32) -> bool {
+        self.has_room[slot as usize / 64] >> (slot % 64) & 1 == 1
+    }
+
     /// The domain of a node, if the shape may use it.
     pub(crate) fn domain_of(&self, slot: u32) -> Option<u32> {
         self.cells.get(slot as usize).map(|cell| cell.domain).filter(|domain| *domain != NO_DOMAIN)

@@ -2,8 +2,8 @@
 
 use crate::{
     claim::Ask,
-    hash::IdMap,
     pool::Pool,
+    positions::Positions,
     tree::{GPU, Node, Usage},
 };
 use std::collections::BTreeMap;
@@ -47,8 +47,8 @@ pub(crate) struct Ledger {
     rule: Rule,
     line: Line,
     /// The topmost account to charge for a victim of a project; none when nothing may be taken from it.
-    tops: IdMap<u32, Option<u32>>,
-    budgets: IdMap<u32, Budget>,
+    tops: Positions<Option<u32>>,
+    budgets: Positions<Budget>,
     /// Accounts in which more was taken than may be.
     broken: u32,
     ask: Ask,
@@ -66,7 +66,15 @@ impl Ledger {
                 *within = all;
             }
         }
-        Self { rule, line, tops: IdMap::default(), budgets: IdMap::default(), broken: 0, ask, within_from }
+        Self {
+            rule,
+            line,
+            tops: Positions::default(),
+            budgets: Positions::default(),
+            broken: 0,
+            ask,
+            within_from,
+        }
     }
 
     /// By which rule victims of others are taken.
@@ -88,7 +96,7 @@ impl Ledger {
         if !above {
             return false;
         }
-        if let Some(top) = self.tops.get(&project) {
+        if let Some(top) = self.tops.get(project) {
             return top.is_some();
         }
         let top = self.find_top(pool, project);
@@ -118,19 +126,20 @@ impl Ledger {
             if excess.iter().all(|above| *above <= 0) {
                 return None;
             }
-            self.budgets.entry(position).or_insert(Budget {
-                excess,
-                taken: [0; 4],
-                sizes: Default::default(),
-            });
+            if self.budgets.get(position).is_none() {
+                self.budgets.insert(position, Budget { excess, taken: [0; 4], sizes: Default::default() });
+            }
         }
         Some(theirs)
     }
 
     /// The budgets a victim of a project is charged to; none when nothing may be taken from it.
     fn budgets_of<'a>(&'a self, pool: &'a Pool, project: u32) -> Option<impl Iterator<Item = &'a Budget>> {
-        let top = (*self.tops.get(&project)?)?;
-        Some(levels(pool, self.rule, project, top).map(|(position, _)| &self.budgets[&position]))
+        let top = (*self.tops.get(project)?)?;
+        Some(
+            levels(pool, self.rule, project, top)
+                .map(|(position, _)| self.budgets.get(position).expect("a level has a budget")),
+        )
     }
 
     /// How far an account is above the line, in the dimensions the claimant asks for.
@@ -169,9 +178,9 @@ impl Ledger {
     }
 
     fn change(&mut self, pool: &Pool, project: u32, size: &Dimensions, take: bool) {
-        let Some(Some(top)) = self.tops.get(&project).copied() else { return };
+        let Some(Some(top)) = self.tops.get(project).copied() else { return };
         for (position, _) in levels(pool, self.rule, project, top) {
-            let budget = self.budgets.get_mut(&position).expect("a level has a budget");
+            let budget = self.budgets.get_mut(position).expect("a level has a budget");
             let before = budget.holds(self.line);
             budget.change(size, take);
             match (before, budget.holds(self.line)) {

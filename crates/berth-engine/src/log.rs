@@ -5,8 +5,9 @@
 pub(crate) struct ChangeLog {
     base: usize,
     changed: Vec<u32>,
-    /// Where the batch began that is being written, while nobody reads.
-    batch: Option<usize>,
+    /// Where the outermost batch began that is being written, while nobody reads, and how many there are.
+    batch: usize,
+    batches: u32,
 }
 
 /// Entries of a batch that are looked at to see whether one is there already.
@@ -15,16 +16,19 @@ const LOOKED_AT: usize = 16;
 impl ChangeLog {
     /// Until the batch ends nobody reads, so what changes twice is written once.
     pub(crate) fn begin_batch(&mut self) {
-        self.batch = Some(self.end());
+        if self.batches == 0 {
+            self.batch = self.end();
+        }
+        self.batches += 1;
     }
 
     pub(crate) fn end_batch(&mut self) {
-        self.batch = None;
+        self.batches -= 1;
     }
 
     /// One of `count` things changed.
     pub(crate) fn push(&mut self, changed: u32, count: usize) {
-        let batch = self.batch.and_then(|from| self.since(from));
+        let batch = if self.batches > 0 { self.since(self.batch) } else { None };
         if batch.is_some_and(|batch| batch.iter().rev().take(LOOKED_AT).any(|known| *known == changed)) {
             return;
         }

@@ -1,17 +1,59 @@
 //! One node as the engine sees it: what is decided on it, what is occupied, and by whom.
 
-use crate::{shape::Shape, tree::Sign};
+use crate::{brief::Brief, shape::Shape, tree::Sign};
 use berth_types::{Bytes, Cpu, Device, DeviceShare, Gpus, Name, Node, NodeCondition, NodeId, Place, Share};
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    ops::{Deref, DerefMut},
+};
 
 /// All of one device, in millionths.
 pub(crate) const WHOLE: u32 = Gpus::SCALE as u32;
+
+/// As many devices as most nodes have.
+const FEW: usize = 8;
+
+/// An amount for each device of a node; nearly always it needs no memory of its own.
+#[derive(Clone, Debug)]
+enum ByDevice {
+    Few(u8, [u32; FEW]),
+    Many(Box<[u32]>),
+}
+
+impl ByDevice {
+    fn all(devices: usize, amount: u32) -> Self {
+        match u8::try_from(devices) {
+            Ok(few) if devices <= FEW => Self::Few(few, [amount; FEW]),
+            _ => Self::Many(vec![amount; devices].into()),
+        }
+    }
+}
+
+impl Deref for ByDevice {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        match self {
+            Self::Few(count, amounts) => &amounts[..usize::from(*count)],
+            Self::Many(amounts) => amounts,
+        }
+    }
+}
+
+impl DerefMut for ByDevice {
+    fn deref_mut(&mut self) -> &mut [u32] {
+        match self {
+            Self::Few(count, amounts) => &mut amounts[..usize::from(*count)],
+            Self::Many(amounts) => amounts,
+        }
+    }
+}
 
 /// Free amounts of one node in one view; small enough to copy for a trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Free {
     /// Free millionths by device.
-    devices: Vec<u32>,
+    devices: ByDevice,
     /// Free millionths of all devices.
     sum: u32,
     /// Devices that are all free.
@@ -24,7 +66,7 @@ impl Free {
     /// All of so many devices, CPU and memory.
     fn all(devices: usize, cpu: u64, memory: u64) -> Self {
         let count = devices as u32;
-        Self { devices: vec![WHOLE; devices], sum: count * WHOLE, whole: count, cpu, memory }
+        Self { devices: ByDevice::all(devices, WHOLE), sum: count * WHOLE, whole: count, cpu, memory }
     }
 
     /// Free millionths by device.
@@ -120,33 +162,37 @@ pub(crate) enum View {
 /// The views in which something is taken.
 pub(crate) const TAKING: [View; 3] = [View::Extras, View::Quota, View::Share];
 
-/// A node, its two views of capacity, and the workloads that count on it.
+/// A node, its two views of capacity, and the workloads that count on it. What indexes look at stands first, and lies
+/// together.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct NodeSlot {
-    pub(crate) id: NodeId,
-    pub(crate) ready: bool,
-    pub(crate) devices: Vec<Device>,
-    /// Whether all devices are of one model and size.
-    alike: bool,
-    pub(crate) cpu: Cpu,
-    pub(crate) memory: Bytes,
-    pub(crate) labels: BTreeMap<Name, Name>,
-    /// Free when everything that was told to leave has left.
-    pub(crate) decided: Free,
-    /// Free at this moment.
-    pub(crate) occupied: Free,
-    /// Free amounts in each of the views in which something is taken; an upper bound of what one claim may take.
-    takeable: [Free; 3],
     /// Amounts named by reservations, which non-preemptible work may not use.
     pub(crate) reserved: Vec<(u32, Place)>,
-    /// Slots of workloads with a decided place here, one entry per place.
-    pub(crate) tasks: Vec<u32>,
-    /// Places that are occupied here, also those that take nothing.
-    pub(crate) occupants: u32,
+    pub(crate) id: NodeId,
     /// Grows with every change of what is free, so that an index can see whether it is behind.
     pub(crate) version: u32,
     /// Grows with every change of what could be taken, which changes of what is free are too.
     pub(crate) takeable_version: u32,
+    pub(crate) ready: bool,
+    /// Whether all devices are of one model and size.
+    alike: bool,
+    /// Places that are occupied here, also those that take nothing.
+    pub(crate) occupants: u32,
+    pub(crate) cpu: Cpu,
+    pub(crate) memory: Bytes,
+    /// Free when everything that was told to leave has left.
+    pub(crate) decided: Free,
+    /// Free amounts in each of the views in which something is taken; an upper bound of what one claim may take.
+    takeable: [Free; 3],
+    /// Free at this moment.
+    pub(crate) occupied: Free,
+    /// Slots of workloads with a decided place here, one entry per place.
+    pub(crate) tasks: Vec<u32>,
+    /// Running preemptible workloads that are here and nowhere else.
+    pub(crate) victims: Vec<(u32, Brief)>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) labels: BTreeMap<Name, Name>,
 }
 
 impl NodeSlot {
@@ -168,6 +214,7 @@ impl NodeSlot {
             occupied: free,
             reserved: Vec::new(),
             tasks: Vec::new(),
+            victims: Vec::new(),
             occupants: 0,
             version: 1,
             takeable_version: 1,
@@ -207,6 +254,7 @@ impl NodeSlot {
         self.occupied = known.occupied;
         self.reserved = known.reserved;
         self.tasks = known.tasks;
+        self.victims = known.victims;
         self.occupants = known.occupants;
     }
 
@@ -297,7 +345,7 @@ impl NodeSlot {
 
     fn copies_on_various(&self, shape: &Shape, free: &Free, wanted: u32, bound: u32) -> u32 {
         if shape.whole {
-            let accepted = self.devices.iter().zip(&free.devices);
+            let accepted = self.devices.iter().zip(free.devices.iter());
             let count = accepted.filter(|(device, free)| **free == WHOLE && shape.accepts(device)).count();
             return bound.min(count as u32 / wanted);
         }
@@ -305,7 +353,7 @@ impl NodeSlot {
             Some(share) => free / share.millionths(),
             None => 0,
         };
-        let each = self.devices.iter().zip(&free.devices).map(|(device, free)| fits(device, *free));
+        let each = self.devices.iter().zip(free.devices.iter()).map(|(device, free)| fits(device, *free));
         if wanted == 1 {
             return bound.min(each.sum());
         }
@@ -319,11 +367,12 @@ impl NodeSlot {
         free: &'a Free,
     ) -> impl Iterator<Item = (usize, u32)> + 'a {
         let wanted = usize::from(shape.request.gpu.devices());
-        let fitting =
-            self.devices.iter().zip(&free.devices).enumerate().filter_map(move |(at, (device, free))| {
+        let fitting = self.devices.iter().zip(free.devices.iter()).enumerate().filter_map(
+            move |(at, (device, free))| {
                 let share = shape.share_on(device)?.millionths();
                 (*free >= share).then_some((at, share, *free))
-            });
+            },
+        );
         let tightest =
             (wanted == 1).then(|| fitting.clone().min_by_key(|(at, _, free)| (*free, *at))).flatten();
         let several = fitting.take(if wanted == 1 { 0 } else { wanted });

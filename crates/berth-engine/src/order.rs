@@ -5,7 +5,7 @@ use crate::{
     pool::Pool,
     queue::{Claim, First, Standing},
     retry::Title,
-    roomiest::Roomiest,
+    rooms::Rooms,
     tree::{GPU, Node, ROOT},
 };
 use berth_types::{Phase, Time, Workload, WorkloadId};
@@ -21,15 +21,16 @@ pub(crate) struct Head {
     priority: i32,
     submitted: Time,
     id: WorkloadId,
+    class: u32,
     asked: u64,
 }
 
 impl Head {
     /// A waiting workload as the head of its project.
     pub(crate) fn of(pool: &Pool, slot: u32) -> Self {
-        let workload = &pool.entry(slot).workload;
-        let (id, submitted) = (workload.id, workload.submitted);
-        Self { slot, priority: workload.spec.priority, submitted, id, asked: pool.class_of(slot).asked }
+        let (workload, class) = (&pool.entry(slot).workload, pool.entry(slot).class);
+        let (id, submitted, asked) = (workload.id, workload.submitted, pool.class_of(slot).asked);
+        Self { slot, priority: workload.spec.priority, submitted, id, class, asked }
     }
 
     /// Its place in the queue of its project.
@@ -50,18 +51,19 @@ pub(crate) enum Next {
 pub(crate) struct Contest {
     /// By position in the tree.
     best: Vec<Option<Head>>,
-    stale: Stale,
+    /// Accounts that must be looked at again.
+    stale: Marks,
 }
 
-/// Accounts that must be looked at again: a bit for each, by position in the tree.
+/// Some accounts: a bit for each, by position in the tree.
 #[derive(Clone, Debug, Default)]
-struct Stale {
+pub(crate) struct Marks {
     words: Vec<u64>,
     /// No word from here on has a bit.
     end: usize,
 }
 
-impl Stale {
+impl Marks {
     fn insert(&mut self, position: u32) {
         let at = position as usize / 64;
         if self.words.len() <= at {
@@ -89,7 +91,7 @@ impl Stale {
 impl Contest {
     /// Nobody is first yet, and all these projects are to be looked at.
     fn anew(accounts: usize, projects: impl Iterator<Item = u32>) -> Self {
-        let mut contest = Self { best: vec![None; accounts], stale: Stale::default() };
+        let mut contest = Self { best: vec![None; accounts], stale: Marks::default() };
         projects.for_each(|project| contest.mark(project));
         contest
     }
@@ -148,6 +150,7 @@ impl Heads {
 impl Pool {
     /// The head of a project must be looked at again.
     pub(crate) fn mark_head(&mut self, project: u32) {
+        self.queues[project as usize].forget_known();
         self.heads.taking.mark(project);
         self.heads.changed.push(project, self.tree.nodes.len());
     }
@@ -161,6 +164,9 @@ impl Pool {
     pub(crate) fn next_head(&mut self) -> Option<Next> {
         if std::mem::take(&mut self.heads.all_stale) {
             self.reopen_all();
+            for class in &mut self.classes {
+                (class.leading, class.passed_over) = Default::default();
+            }
             self.heads.taking = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting());
             self.heads.fitting_contests.clear();
         }
@@ -183,7 +189,8 @@ impl Pool {
         };
         let (fitting, taking) = (self.entry(fits.slot).project, self.entry(takes.slot).project);
         let (one, other) = self.tree.below_common(fitting, taking);
-        if compare(&(self.tree.at(one), fits), &(self.tree.at(other), takes)) == Ordering::Greater {
+        let turns = (Turn::of(self.tree.at(one), &fits), Turn::of(self.tree.at(other), &takes));
+        if turns.0.compare(&turns.1) == Ordering::Greater {
             return Some(Next::Takes(takes.slot));
         }
         match self.heads.taking.at(fitting) {
@@ -223,7 +230,7 @@ impl Pool {
             None => known.contest = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting()),
         }
         known.seen = self.heads.changed.end();
-        let best = self.settle(&mut known.contest, |pool, project| pool.fitting_head(project));
+        let best = self.settle(&mut known.contest, Self::fitting_head);
         self.heads.fitting_contests.push(known);
         best
     }
@@ -241,8 +248,9 @@ impl Pool {
                 head_of(self, position)
             } else {
                 let children = self.tree.at(position).children.iter();
-                let heads = children.filter_map(|child| Some((self.tree.at(*child), contest.at(*child)?)));
-                heads.min_by(compare).map(|(_, head)| head)
+                let heads =
+                    children.filter_map(|child| Some((child, contest.best[*child as usize].as_ref()?)));
+                first_of(heads.map(|(child, head)| (self.tree.at(*child), head)))
             };
             contest.best[position as usize] = best;
             // An account above compares what this one uses too, so an unchanged head is no reason to stop.
@@ -254,30 +262,54 @@ impl Pool {
     }
 
     /// The first in the queue of a project that fits and may start.
-    fn fitting_head(&self, project: u32) -> Option<Head> {
-        let firsts = self.queues[project as usize].firsts().iter();
-        let mut fitting = firsts.filter(|first| {
-            let class = &self.classes[first.class as usize];
-            class.fits && self.barrier(&self.ask(project, class), 0).is_none()
-        });
-        fitting.next().map(|first| self.head(first))
+    fn fitting_head(&mut self, project: u32) -> Option<Head> {
+        let mut at = 0;
+        while let Some(class) = self.queues[project as usize].classes().get(at) {
+            if self.classes[*class as usize].fits && self.may_start(project, at) {
+                return Some(self.head(&self.queues[project as usize].firsts()[at]));
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Whether no rule forbids the first of a class to start on free capacity.
+    fn may_start(&mut self, project: u32, at: usize) -> bool {
+        let mut known = self.queues[project as usize].known(at);
+        if let Some(may_start) = known.may_start {
+            return may_start;
+        }
+        let class = &self.classes[self.queues[project as usize].firsts()[at].class as usize];
+        let may_start = self.barrier(&self.ask(project, class), 0).is_none();
+        known.may_start = Some(may_start);
+        self.queues[project as usize].remember(at, known);
+        may_start
     }
 
     /// The first in the queue of a project that must take something and might. Claims found to be without any title are
     /// closed on the way.
     fn taking_head(&mut self, project: u32) -> Option<Head> {
-        let mut index = 0;
-        while let Some(first) = self.queues[project as usize].firsts().get(index).copied() {
-            index += 1;
-            let class = &self.classes[first.class as usize];
-            if first.claim != Claim::Open || first.leaves {
+        let mut passed = 0;
+        while let Some(at) = self.queues[project as usize].open().get(passed) {
+            let at = *at as usize;
+            let class = self.queues[project as usize].classes()[at];
+            if self.classes[class as usize].fits && self.may_start(project, at) {
+                self.classes[class as usize].passed_over.insert(project);
+                passed += 1;
                 continue;
             }
-            if class.fits && self.barrier(&self.ask(project, class), 0).is_none() {
-                continue;
-            }
-            match self.title(project, &first) {
-                Title::Now => return Some(self.head(&first)),
+            let first = self.queues[project as usize].firsts()[at];
+            let mut known = self.queues[project as usize].known(at);
+            let title = if known.may_take_own { Title::Now } else { self.title(project, &first) };
+            match title {
+                Title::Now => {
+                    if !known.may_take_own {
+                        known.may_take_own = self.has_own_victims(project, &first);
+                        self.queues[project as usize].remember(at, known);
+                    }
+                    self.classes[first.class as usize].leading.insert(project);
+                    return Some(self.head(&first));
+                }
                 Title::Later(from) => self.close_until(project, first.class, from),
                 Title::None => self.close_claim(project, first.class, Claim::NotEntitled),
             }
@@ -288,21 +320,21 @@ impl Pool {
     fn head(&self, first: &First) -> Head {
         let (priority, submitted, id, slot) = first.key;
         let asked = self.classes[first.class as usize].asked;
-        Head { slot, priority: priority.0, submitted, id, asked }
+        Head { slot, priority: priority.0, submitted, id, class: first.class, asked }
     }
 
     /// Looks again which classes fit. A start alone can only end a fit, never make one.
     pub(crate) fn refresh_fits(&mut self, only_shrinks_capacity: bool) {
         let mut candidates = std::mem::take(&mut self.heads.candidates);
         candidates.clear();
-        let mut roomiest = None;
+        let mut rooms = None;
         if only_shrinks_capacity {
             candidates.extend_from_slice(&self.heads.fitting);
         } else {
             candidates.extend(&self.waiting_classes);
             self.heads.round += 1;
             let seen = std::mem::replace(&mut self.heads.nodes_seen, self.log.end());
-            roomiest = Roomiest::since(seen, &self.log, &self.nodes);
+            rooms = Rooms::since(seen, &self.log, &self.nodes);
         }
         let round = self.heads.round;
         for class_id in candidates.iter().copied() {
@@ -313,7 +345,7 @@ impl Pool {
                 continue;
             }
             // What did not fit in the last round, and has no room on what changed since, does not fit now.
-            let no_room = || roomiest.is_some_and(|roomiest: Roomiest| !roomiest.may_hold(shape));
+            let no_room = || rooms.as_ref().is_some_and(|rooms| !rooms.may_hold(shape, fit));
             if !class.fits && last_looked_at + 1 == round && no_room() {
                 continue;
             }
@@ -330,19 +362,25 @@ impl Pool {
                 }
                 _ => {}
             }
-            // Whether it must take matters only where it is first to, or would be.
-            for (project, key) in &class.open {
-                let first = self.heads.taking.at(*project);
-                let matters = match (fits, first.map(|first| first.in_queue().cmp(&(key.0, key.1, key.2)))) {
-                    (true, order) => order == Some(Ordering::Equal),
-                    (false, order) => order != Some(Ordering::Less),
-                };
-                if matters {
-                    self.heads.taking.mark(*project);
-                }
-            }
+            self.mark_for_fit(class_id, fits);
         }
         self.heads.candidates = candidates;
+    }
+
+    /// A class fits, or does not any longer: whether it must take matters only where it is first to, or would be.
+    fn mark_for_fit(&mut self, class_id: u32, fits: bool) {
+        let class = &mut self.classes[class_id as usize];
+        if fits {
+            while let Some(project) = class.leading.pop_last() {
+                if self.heads.taking.at(project).is_some_and(|head| head.class == class_id) {
+                    self.heads.taking.mark(project);
+                }
+            }
+        } else {
+            while let Some(project) = class.passed_over.pop_last() {
+                self.heads.taking.mark(project);
+            }
+        }
     }
 
     /// Heads depend on time only in that some workloads are barred for the instant of their eviction.
@@ -374,10 +412,9 @@ impl Pool {
             return Some(*head);
         }
         let children = self.tree.at(below).children.iter();
-        children
-            .filter_map(|child| Some((self.tree.at(*child), self.first_head(*child, heads)?)))
-            .min_by(compare)
-            .map(|(_, head)| head)
+        let firsts: Vec<(u32, Head)> =
+            children.filter_map(|child| Some((*child, self.first_head(*child, heads)?))).collect();
+        first_of(firsts.iter().map(|(child, head)| (self.tree.at(*child), head)))
     }
 
     /// How a waiting workload stands at the instant that is being planned.
@@ -390,21 +427,41 @@ impl Pool {
     }
 }
 
-/// Within share first, then the smaller part borrowed for its weight, then the older head.
-fn compare(one: &(&Node, Head), other: &(&Node, Head)) -> Ordering {
-    let beyond = |(node, head): &(&Node, Head)| node.used.amounts[GPU] + head.asked > node.share;
-    beyond(one)
-        .cmp(&beyond(other))
-        .then_with(|| compare_borrowing(one, other))
-        .then_with(|| (one.1.submitted, one.1.id).cmp(&(other.1.submitted, other.1.id)))
+/// The head of the account whose turn it is.
+fn first_of<'a>(heads: impl Iterator<Item = (&'a Node, &'a Head)>) -> Option<Head> {
+    heads.map(|(node, head)| Turn::of(node, head)).min_by(Turn::compare).map(|turn| *turn.head)
 }
 
-/// Compares what each would have borrowed for its weight; nothing borrowed is least whatever the weight.
-fn compare_borrowing(one: &(&Node, Head), other: &(&Node, Head)) -> Ordering {
-    let borrowed = |(node, head): &(&Node, Head)| u128::from(node.borrowed_with(head.asked));
-    let (mine, theirs) = (borrowed(one), borrowed(other));
-    if mine == 0 || theirs == 0 {
-        return mine.cmp(&theirs);
+/// When it is the turn of an account with a head, beside others.
+struct Turn<'a> {
+    node: &'a Node,
+    head: &'a Head,
+    beyond_share: bool,
+    /// What would be borrowed with the head.
+    borrowed: u64,
+}
+
+impl<'a> Turn<'a> {
+    fn of(node: &'a Node, head: &'a Head) -> Self {
+        let beyond_share = node.used.amounts[GPU] + head.asked > node.share;
+        Self { node, head, beyond_share, borrowed: node.borrowed_with(head.asked) }
     }
-    (mine * u128::from(other.0.weight)).cmp(&(theirs * u128::from(one.0.weight)))
+
+    /// Within share first, then the smaller part borrowed for its weight, then the older head.
+    fn compare(&self, other: &Self) -> Ordering {
+        let age = |turn: &Self| (turn.head.submitted, turn.head.id);
+        self.beyond_share
+            .cmp(&other.beyond_share)
+            .then_with(|| self.compare_borrowing(other))
+            .then_with(|| age(self).cmp(&age(other)))
+    }
+
+    /// Compares what each would have borrowed for its weight; nothing borrowed is least whatever the weight.
+    fn compare_borrowing(&self, other: &Self) -> Ordering {
+        if self.borrowed == 0 || other.borrowed == 0 {
+            return self.borrowed.cmp(&other.borrowed);
+        }
+        let product = |turn: &Self, by: &Self| u128::from(turn.borrowed) * u128::from(by.node.weight);
+        product(self, other).cmp(&product(other, self))
+    }
 }

@@ -1,12 +1,13 @@
 //! Choosing places for all tasks of a workload at once.
 
 use crate::{
+    fit::Fit,
     node::{Free, NodeSlot},
     pool::Pool,
     shape::Shape,
 };
 use berth_types::{Place, Spread, TopologyLevel, WorkloadSpec};
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 impl Pool {
     /// Whether all tasks of a class fit into what is free, and brings the counts of its shape up to date.
@@ -49,7 +50,7 @@ impl Pool {
         let free = |node: &NodeSlot| if shape.preemptible { node.decided.clone() } else { node.unreserved() };
         if count > 1
             && let Some(level) = &spec.topology.preferred
-            && let Some(close) = self.preferred_candidates(&candidates, level, shape, count)
+            && let Some(close) = self.preferred_candidates(&candidates, level, fit, count)
         {
             return self.lay_out(&close, shape, spec, first_rank, count, free);
         }
@@ -77,22 +78,21 @@ impl Pool {
         &self,
         candidates: &[u32],
         level: &TopologyLevel,
-        shape: &Shape,
+        fit: &Fit,
         count: u32,
     ) -> Option<Vec<u32>> {
-        let mut domains: BTreeMap<String, (u64, Vec<u32>)> = BTreeMap::new();
+        let mut domains: BTreeMap<Cow<'_, str>, (u64, Vec<u32>)> = BTreeMap::new();
         for slot in candidates {
             let node = self.node(*slot);
             let key = match level {
-                TopologyLevel::Node => node.id.to_string(),
+                TopologyLevel::Node => Cow::Owned(node.id.to_string()),
                 TopologyLevel::Label(label) => match node.labels.get(label) {
-                    Some(value) => value.to_string(),
+                    Some(value) => Cow::Borrowed(&**value),
                     None => continue,
                 },
             };
-            let free = if shape.preemptible { node.decided.clone() } else { node.unreserved() };
             let domain = domains.entry(key).or_default();
-            domain.0 += u64::from(node.copies(shape, &free));
+            domain.0 += u64::from(fit.copies_on(*slot));
             domain.1.push(*slot);
         }
         let fitting = domains.into_values().filter(|(room, _)| *room >= u64::from(count));
@@ -123,12 +123,16 @@ impl Pool {
         };
         match spec.spread {
             Spread::Pack => {
+                let mut left = count;
                 for slot in candidates {
+                    if left == 0 {
+                        break;
+                    }
                     let node = self.node(*slot);
                     let mut free = free_of(node);
                     // Several devices per task can strand room unless exactly the possible copies are laid out.
                     let most = node.copies(shape, &free);
-                    place_on(node, &mut free, most);
+                    left -= place_on(node, &mut free, most);
                 }
             }
             Spread::Spread => {

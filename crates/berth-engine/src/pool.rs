@@ -10,7 +10,7 @@ use crate::{
     log::ChangeLog,
     mix::Mix,
     node::{NodeSlot, TAKING, View},
-    order::Heads,
+    order::{Heads, Marks},
     queue::{ProjectQueue, QueueKey, VictimEntry, VictimGroup},
     ranking::Emptiest,
     retry::Retries,
@@ -20,7 +20,7 @@ use crate::{
 };
 use berth_types::{
     Action, AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, NodeId,
-    Phase, Place, Policy, Project, ProjectId, Span, Time, Workload, WorkloadId,
+    Phase, Place, Policy, Project, ProjectId, Span, Time, TopologyLevel, Workload, WorkloadId,
 };
 use std::{
     cmp::Reverse,
@@ -52,8 +52,10 @@ pub(crate) struct Class {
     waiting: u32,
     /// The first workload of each that is ready, in queue order.
     pub(crate) firsts: BTreeSet<(QueueKey, u32)>,
-    /// Projects whose claim is open, with the first in their queue.
-    pub(crate) open: BTreeMap<u32, QueueKey>,
+    /// Projects of which it is first to take, and projects of which it would be if it did not fit; and maybe some that
+    /// were.
+    pub(crate) leading: Marks,
+    pub(crate) passed_over: Marks,
     /// GPUs one workload of this class is charged while it waits.
     pub(crate) asked: u64,
     /// Whether an empty pool has room.
@@ -102,6 +104,9 @@ pub(crate) struct Pool {
     pub(crate) shapes: Vec<(Shape, Fit)>,
     /// For each shape, where it would fit if something were taken; made when it is first asked for.
     pub(crate) taking_fits: Vec<[Option<Box<Fit>>; 3]>,
+    /// For each shape, the one whose indexes those are: where others are taken, reservations do not matter, and with them
+    /// not whether a task is preemptible.
+    pub(crate) taking_shapes: Vec<u32>,
     shape_ids: HashMap<ShapeKey, u32>,
     pub(crate) classes: Vec<Class>,
     class_ids: BTreeMap<(u32, u32), u32>,
@@ -169,6 +174,7 @@ impl Pool {
             entry_slots: IdMap::default(),
             shapes: Vec::new(),
             taking_fits: Vec::new(),
+            taking_shapes: Vec::new(),
             shape_ids: HashMap::new(),
             classes: Vec::new(),
             class_ids: BTreeMap::new(),
@@ -309,6 +315,11 @@ impl Pool {
                 self.shapes.push((shape, fit));
                 self.taking_fits.push(Default::default());
                 let id = self.shapes.len() as u32 - 1;
+                let twin = ShapeKey { preemptible: !key.preemptible, ..key.clone() };
+                // Domains have numbers in the order in which they were seen, which twins need not share.
+                let twin =
+                    self.shape_ids.get(&twin).filter(|_| !matches!(key.level, Some(TopologyLevel::Label(_))));
+                self.taking_shapes.push(twin.copied().unwrap_or(id));
                 self.shape_ids.insert(key, id);
                 id
             }
@@ -324,7 +335,8 @@ impl Pool {
             min,
             waiting: 0,
             firsts: BTreeSet::new(),
-            open: BTreeMap::new(),
+            leading: Marks::default(),
+            passed_over: Marks::default(),
             asked: fit.charge * u64::from(min),
             possible: fit.most_when_empty() >= u64::from(min),
             fits: false,
@@ -507,10 +519,14 @@ impl Pool {
             if self.briefs.len() <= slot as usize {
                 self.briefs.resize(slot as usize + 1, None);
             }
-            self.briefs[slot as usize] = match sign {
-                Sign::Plus => Some(Brief::of(workload, entry.project, since, victim.node)),
-                Sign::Minus => None,
-            };
+            let brief = matches!(sign, Sign::Plus).then(|| Brief::of(workload, entry.project, since));
+            self.briefs[slot as usize] = brief;
+            if let Some(node) = victim.node.and_then(|node| self.nodes[node as usize].as_mut()) {
+                match brief {
+                    Some(brief) => node.victims.push((slot, brief)),
+                    None => node.victims.retain(|(of, _)| *of != slot),
+                }
+            }
             let victims = &mut self.queues[entry.project as usize].victims;
             match sign {
                 Sign::Plus => victims.insert(victim),

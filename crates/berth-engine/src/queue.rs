@@ -227,6 +227,17 @@ pub(crate) struct First {
     /// It is the first of those that are still leaving, not of those that are ready.
     pub(crate) leaves: bool,
     pub(crate) claim: Claim,
+    known: Known,
+}
+
+/// What was found out about the first of a class, as long as its accounts are as they were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    epoch: u32,
+    /// Whether it may start on free capacity.
+    pub(crate) may_start: Option<bool>,
+    /// Work of its own project entitles it to be tried.
+    pub(crate) may_take_own: bool,
 }
 
 impl First {
@@ -242,6 +253,11 @@ pub(crate) struct ProjectQueue {
     waiting: BTreeMap<u32, Group>,
     /// The first of every class, in queue order.
     firsts: Vec<First>,
+    /// Their classes, and which of them have an open claim: the firsts are large, and most are only passed by.
+    classes: Vec<u32>,
+    open: Vec<u32>,
+    /// Grows whenever something may have changed that is known of them.
+    epoch: u32,
     /// What its share left room for when the titles of its claims were last looked at.
     pub(crate) room_in_share: i128,
     /// GPUs that waiting workloads which could ever run are charged.
@@ -290,9 +306,37 @@ impl ProjectQueue {
         &self.firsts
     }
 
-    /// The first of a class that is ready.
-    pub(crate) fn first_mut(&mut self, class: u32) -> Option<&mut First> {
-        self.firsts.iter_mut().find(|first| first.is_ready_of(class))
+    /// What is known of one of them.
+    pub(crate) fn known(&self, at: usize) -> Known {
+        let known = self.firsts[at].known;
+        if known.epoch == self.epoch { known } else { Known { epoch: self.epoch, ..Known::default() } }
+    }
+
+    pub(crate) fn remember(&mut self, at: usize, known: Known) {
+        self.firsts[at].known = known;
+    }
+
+    /// The accounts of the project changed.
+    pub(crate) fn forget_known(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    /// The classes of the firsts, in the same order.
+    pub(crate) fn classes(&self) -> &[u32] {
+        &self.classes
+    }
+
+    /// Where among the firsts those are that are ready and have an open claim.
+    pub(crate) fn open(&self) -> &[u32] {
+        &self.open
+    }
+
+    /// Opens or closes the claim of a class.
+    pub(crate) fn set_claim(&mut self, class: u32, claim: Claim) {
+        let first = self.firsts.iter_mut().find(|first| first.is_ready_of(class));
+        let Some(first) = first.filter(|first| first.claim != claim) else { return };
+        first.claim = claim;
+        self.settle_open();
     }
 
     /// The first of a class that is ready.
@@ -339,12 +383,24 @@ impl ProjectQueue {
 
     fn settle_firsts(&mut self, class: u32) {
         self.firsts.retain(|first| first.class != class);
-        let Some(group) = self.waiting.get(&class) else { return };
-        for (key, leaves) in [(group.ready.first(), false), (group.leaving.first(), true)] {
+        let group = self.waiting.get(&class);
+        let ready = group.and_then(|group| group.ready.first());
+        let leaving = group.and_then(|group| group.leaving.first());
+        for (key, leaves) in [(ready, false), (leaving, true)] {
             let Some(key) = key.copied() else { continue };
             let at = self.firsts.partition_point(|first| first.key < key);
-            self.firsts.insert(at, First { key, class, leaves, claim: Claim::Open });
+            self.firsts.insert(at, First { key, class, leaves, claim: Claim::Open, known: Known::default() });
         }
+        self.classes.clear();
+        self.classes.extend(self.firsts.iter().map(|first| first.class));
+        self.settle_open();
+    }
+
+    fn settle_open(&mut self) {
+        self.open.clear();
+        let firsts = self.firsts.iter().enumerate();
+        let open = firsts.filter(|(_, first)| first.claim == Claim::Open && !first.leaves);
+        self.open.extend(open.map(|(at, _)| at as u32));
     }
 
     /// When work of this project was last evicted, if ever.

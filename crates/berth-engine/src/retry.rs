@@ -4,14 +4,17 @@
 
 use crate::{
     claim::Ask,
-    node::Free,
+    node::{Free, NodeSlot},
     pool::Pool,
     queue::{Claim, First},
-    roomiest::Roomiest,
+    rooms::Rooms,
     tree::GPU,
 };
 use berth_types::{Place, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// What could let a claim that failed succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,25 +199,14 @@ impl Pool {
 
     /// Closes the claim of a project's first workload of a class.
     pub(crate) fn close_claim(&mut self, project: u32, class: u32, why: Claim) {
-        if let Some(first) = self.queues[project as usize].first_mut(class) {
-            first.claim = why;
-        }
-        self.classes[class as usize].open.remove(&project);
+        self.queues[project as usize].set_claim(class, why);
         self.heads.taking.mark(project);
     }
 
     /// Opens a claim, whatever closed it.
     pub(crate) fn open_claim(&mut self, project: u32, class: u32) {
         self.retries.remove((project, class));
-        match self.queues[project as usize].first_mut(class) {
-            Some(first) => {
-                first.claim = Claim::Open;
-                self.classes[class as usize].open.insert(project, first.key);
-            }
-            None => {
-                self.classes[class as usize].open.remove(&project);
-            }
-        }
+        self.queues[project as usize].set_claim(class, Claim::Open);
         self.heads.taking.mark(project);
     }
 
@@ -330,11 +322,8 @@ impl Pool {
         if !class.possible || self.barrier(&ask, must_give).is_some() {
             return Title::None;
         }
-        // Those after it in the group have no higher priority, so they cannot take more.
-        let lowest = self.queues[project as usize].victims.lowest_priority();
-        let own = lowest.is_some_and(|lowest| lowest < first.key.0.0);
         match must_give {
-            _ if own => Title::Now,
+            _ if self.has_own_victims(project, first) => Title::Now,
             0 if !self.extras.is_empty() || self.may_reclaim_quota(&ask) => Title::Now,
             0 if self.may_take_from_others(&ask) => match self.patient_from(first.key.3) {
                 from if from <= self.heads.now() => Title::Now,
@@ -342,6 +331,13 @@ impl Pool {
             },
             _ => Title::None,
         }
+    }
+
+    /// Whether its project has work that the first of a class, and so maybe one after it, could preempt.
+    pub(crate) fn has_own_victims(&self, project: u32, first: &First) -> bool {
+        // Those after it in the group have no higher priority, so they cannot take more.
+        let lowest = self.queues[project as usize].victims.lowest_priority();
+        lowest.is_some_and(|lowest| lowest < first.key.0.0)
     }
 
     /// Closes a claim that has no title before an instant.
@@ -383,12 +379,12 @@ impl Pool {
         let mut due: BTreeSet<Claimant> = BTreeSet::new();
         self.with_room_beside_own(&mut due);
         let seen = std::mem::replace(&mut self.retries.rooms_seen, self.log.end());
-        let roomiest = Roomiest::since(seen, &self.log, &self.nodes);
+        let rooms = Rooms::since(seen, &self.log, &self.nodes);
         let classes: Vec<u32> = self.retries.by_room.keys().copied().collect();
         for class in classes {
             // Where there is no room on what changed, there is not more of it than when the claims failed.
-            let shape = &self.shapes[self.classes[class as usize].shape as usize].0;
-            if roomiest.is_some_and(|roomiest| !roomiest.may_hold(shape)) {
+            let (shape, fit) = &self.shapes[self.classes[class as usize].shape as usize];
+            if rooms.as_ref().is_some_and(|rooms| !rooms.may_hold(shape, fit)) {
                 continue;
             }
             self.class_fits(class);
@@ -408,32 +404,48 @@ impl Pool {
             due.extend(self.retries.failed.keys());
             return;
         };
-        let changed: BTreeSet<u32> = changed.iter().copied().collect();
+        let mut changed = changed.to_vec();
+        changed.sort_unstable();
+        changed.dedup();
+        let mut owners: Vec<(u32, u32)> = Vec::new();
         for slot in changed {
             let Some(node) = self.nodes[slot as usize].as_ref().filter(|node| node.ready) else { continue };
-            let tasks: BTreeSet<u32> = node.tasks.iter().copied().collect();
             let reserved = node.reserved.iter().map(|(owner, _)| owner);
-            let projects: BTreeSet<u32> =
-                tasks.iter().chain(reserved).map(|slot| self.entry(*slot).project).collect();
-            for project in projects {
-                for class_id in self.retries.for_want_of_room(project) {
-                    let class = &self.classes[class_id as usize];
-                    let (shape, fit) = &self.shapes[class.shape as usize];
-                    let queue = &self.queues[project as usize];
-                    let first = queue.firsts().iter().find(|first| first.is_ready_of(class_id));
-                    let Some(first) = first.filter(|_| fit.domain_of(slot).is_some()) else { continue };
-                    let mut free = node.decided.clone();
-                    for task in &tasks {
-                        let entry = self.entry(*task);
-                        if entry.project == project && entry.workload.spec.priority < first.key.0.0 {
-                            let here = |place: &&Place| place.node == node.id;
-                            entry.workload.places().filter(here).for_each(|place| free.give(place));
-                        }
-                    }
-                    if node.copies(shape, &free) > 0 {
-                        due.insert((project, class_id));
-                    }
+            owners.clear();
+            owners.extend(node.tasks.iter().chain(reserved).map(|slot| (self.entry(*slot).project, *slot)));
+            owners.sort_unstable();
+            owners.dedup();
+            for of_project in owners.chunk_by(|one, other| one.0 == other.0) {
+                self.with_room_beside(node, slot, of_project, due);
+            }
+        }
+    }
+
+    /// Those of one project on one node, given with the slots of what it has there.
+    fn with_room_beside(
+        &self,
+        node: &NodeSlot,
+        slot: u32,
+        of_project: &[(u32, u32)],
+        due: &mut BTreeSet<Claimant>,
+    ) {
+        let project = of_project[0].0;
+        for class_id in self.retries.for_want_of_room(project) {
+            let class = &self.classes[class_id as usize];
+            let (shape, fit) = &self.shapes[class.shape as usize];
+            let queue = &self.queues[project as usize];
+            let first = queue.firsts().iter().find(|first| first.is_ready_of(class_id));
+            let Some(first) = first.filter(|_| fit.domain_of(slot).is_some()) else { continue };
+            let mut free = Cow::Borrowed(&node.decided);
+            for (_, task) in of_project {
+                let workload = &self.entry(*task).workload;
+                if workload.spec.priority < first.key.0.0 {
+                    let here = workload.places().filter(|place| place.node == node.id);
+                    here.for_each(|place| free.to_mut().give(place));
                 }
+            }
+            if fit.copies_in(shape, node, slot, &free) > 0 {
+                due.insert((project, class_id));
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::{
     ledger::{Line, Rule},
     node::{TAKING, View},
     pool::Pool,
+    shape::Shape,
     tree::GPU,
     trial::{Trial, Unit, must_take},
     units::{Units, Useful},
@@ -197,19 +198,35 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether nothing could be taken in a view, so that it is that of what is free.
+    fn takes_nothing(&self, shape: &Shape, view: View) -> bool {
+        // Who keeps off reservations does not see what is free of them.
+        view == View::Extras && self.extras.is_empty() && (shape.preemptible || self.reservations.is_empty())
+    }
+
+    /// Brings the index of a view up to date; that of what is free was before.
     fn sync_taking_fit(&mut self, shape_id: u32, view: View) {
+        self.emptiest.sync(&self.nodes, &self.log);
+        if self.takes_nothing(&self.shapes[shape_id as usize].0, view) {
+            return;
+        }
         self.settle_takeable();
         let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
         let (shape, free) = &self.shapes[shape_id as usize];
-        let fit = self.taking_fits[shape_id as usize][at].get_or_insert_with(|| Box::new(free.in_view(view)));
+        let home = self.taking_shapes[shape_id as usize];
+        let fit = self.taking_fits[home as usize][at].get_or_insert_with(|| Box::new(free.in_view(view)));
         fit.sync(shape, &self.nodes, &self.takeable_log);
-        self.emptiest.sync(&self.nodes, &self.log);
     }
 
     /// Where a shape would fit if everything were taken that might be; up to date when a claim is made.
     pub(crate) fn taking_fit(&self, shape_id: u32, view: View) -> &Fit {
+        let (shape, free) = &self.shapes[shape_id as usize];
+        if self.takes_nothing(shape, view) {
+            return free;
+        }
         let at = TAKING.iter().position(|taking| *taking == view).expect("something is taken in this view");
-        self.taking_fits[shape_id as usize][at].as_ref().expect("was made for this claim")
+        let home = self.taking_shapes[shape_id as usize];
+        self.taking_fits[home as usize][at].as_ref().expect("was made for this claim")
     }
 
     fn search<'a>(&'a self, slot: u32, ask: Ask, way: Way, units: &mut Units<'a>) -> Result<Taking, Verdict> {
@@ -261,6 +278,9 @@ impl Pool {
 
     /// Takes what was found and places the workload.
     pub(crate) fn carry_out(&mut self, slot: u32, taking: Taking, now: Time, actions: &mut Vec<Action>) {
+        // Who leaves mostly leaves the nodes on which the winner starts.
+        self.log.begin_batch();
+        self.takeable_log.begin_batch();
         let winner = self.entry(slot).workload.id;
         let own_project = self.entry(slot).project;
         let ask = self.ask(own_project, self.class_of(slot));
@@ -293,6 +313,8 @@ impl Pool {
             self.decide(unit.slot, Action::Evict { workload, winner, rule, lost }, now, actions);
         }
         self.put(slot, taking.places, basis, now, actions);
+        self.log.end_batch();
+        self.takeable_log.end_batch();
     }
 
     /// Starts a waiting workload in its places, or holds them until those who leave are gone.

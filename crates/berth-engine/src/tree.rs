@@ -62,27 +62,28 @@ pub(crate) struct Charge {
     pub(crate) models: Vec<(usize, u64)>,
 }
 
-/// One account.
+/// One account. Heads are compared by what stands first, and that lies together.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Node {
-    pub(crate) account: Account,
+    pub(crate) used: Usage,
+    pub(crate) quota: u64,
+    pub(crate) share: u64,
+    pub(crate) weight: u64,
     pub(crate) parent: u32,
-    pub(crate) children: Vec<u32>,
     pub(crate) depth: u32,
+    pub(crate) limit: Option<u64>,
+    pub(crate) children: Vec<u32>,
     /// Whether a quota holds at this level.
     pub(crate) has_quota: bool,
-    pub(crate) quota: u64,
+    pub(crate) rank: i32,
+    pub(crate) non_preemptible: Usage,
     /// Quotas of CPU and memory, where set.
     pub(crate) other_quotas: [Option<u64>; 2],
     pub(crate) model_quotas: Vec<(usize, u64)>,
-    pub(crate) limit: Option<u64>,
-    pub(crate) weight: u64,
-    pub(crate) rank: i32,
-    pub(crate) used: Usage,
-    pub(crate) non_preemptible: Usage,
     pub(crate) extras: u64,
     pub(crate) demand: u64,
-    pub(crate) share: u64,
+    pub(crate) account: Account,
 }
 
 impl Node {

@@ -7,11 +7,12 @@ use crate::{
     ledger::{Dimensions, Ledger, Line, Rule},
     node::{Free, NodeSlot},
     pool::Pool,
+    positions::Positions,
     shape::Shape,
     tree::{Amounts, GPU},
-    units::Units,
+    units::{Giver, Units},
 };
-use berth_types::{NodeId, Place, Verdict};
+use berth_types::{NodeId, Place, Verdict, WorkloadId};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// Domains tried one by one when budgets are tight.
@@ -60,6 +61,17 @@ impl<'a> Places<'a> {
 struct TrialNode {
     free: Free,
     copies: u32,
+}
+
+/// What is known of the node that is being looked at; kept, so that looking at many needs no memory of its own.
+#[derive(Default)]
+struct LookedAt {
+    /// What may be taken of projects, and what budgets leave of each while nothing more is taken.
+    known: Positions<Option<(Giver, u64)>>,
+    /// Projects, what budgets leave of each, and what it has here.
+    projects: Vec<(u32, u64, u64)>,
+    /// Whole workloads after extras, by priority, work lost and id.
+    victims: Vec<(bool, i32, u128, WorkloadId, Unit)>,
 }
 
 /// The trial of one claim.
@@ -282,16 +294,17 @@ impl<'a> Trial<'a> {
     /// the cost is that of the nodes, not of all victims.
     pub(crate) fn by_best_nodes(&mut self, fit: &Fit, units: &mut Units<'a>) -> bool {
         let mut refused = 0;
+        let mut looked_at = LookedAt::default();
         let start = if self.shape.level.is_some() { self.domain_for(fit) } else { Some(0) };
         let Some(domain) = start else { return false };
-        for node in self.pool.emptiest.first().filter(|node| fit.copies_on(*node) > 0) {
+        for node in self.pool.emptiest.first().filter(|node| fit.has_room_on(*node)) {
             if self.room_in(domain) >= self.min {
                 break;
             }
-            if fit.domain_of(node) != Some(domain) {
+            if self.shape.level.is_some() && fit.domain_of(node) != Some(domain) {
                 continue;
             }
-            let victims = self.victims_on(node, units);
+            let victims = self.victims_on(node, units, &mut looked_at);
             let mut took = false;
             while self.room_in(domain) < self.min {
                 let copy = victims.as_ref().and_then(|victims| self.cheapest_copy(node, victims));
@@ -301,6 +314,7 @@ impl<'a> Trial<'a> {
                     self.in_trial.insert(unit);
                 }
                 took = true;
+                looked_at.known.clear();
             }
             refused = if took { 0 } else { refused + 1 };
             if refused >= NODES_REFUSED_MAX {
@@ -314,48 +328,67 @@ impl<'a> Trial<'a> {
     /// The domain with the most room if everything were taken, by its best node.
     fn domain_for(&self, fit: &Fit) -> Option<u32> {
         let most = fit.most();
-        let with_room = self.pool.emptiest.first().filter(|node| fit.copies_on(*node) > 0);
+        let with_room = self.pool.emptiest.first().filter(|node| fit.has_room_on(*node));
         let mut domains = with_room.filter_map(|node| fit.domain_of(node));
         domains.find(|domain| fit.domain_sums().of(*domain) == most)
     }
 
     /// What could be taken on one node without touching another, extras first, then in the order of victims; nothing
     /// when all of it, as far as budgets allow, gives too few GPUs for one more task.
-    fn victims_on(&mut self, node: u32, units: &mut Units<'a>) -> Option<Vec<Unit>> {
+    fn victims_on(
+        &mut self,
+        node: u32,
+        units: &mut Units<'a>,
+        looked_at: &mut LookedAt,
+    ) -> Option<Vec<Unit>> {
         let here = self.pool.node(node);
-        let mut slots: Vec<u32> = here.tasks.clone();
-        slots.sort_unstable();
-        slots.dedup();
-        let mut victims = Vec::with_capacity(slots.len());
-        let mut by_project: Vec<(u32, u64)> = Vec::new();
+        let LookedAt { known, projects, victims } = looked_at;
+        projects.clear();
+        victims.clear();
         let mut most = self.nodes.get(&node).map_or(&here.decided, |trial| &trial.free).gpus();
-        for slot in slots {
-            if !self.pool.extras.is_empty() {
+        if !self.pool.extras.is_empty() {
+            let slots: BTreeSet<u32> = here.tasks.iter().copied().collect();
+            for slot in slots {
                 let workload = &self.pool.entry(slot).workload;
                 for extra in workload.extra_places().filter(|place| place.node == here.id) {
                     most += extra.gpus().0;
                     victims.push((false, 0, 0, workload.id, Unit { slot, extra: Some(extra.rank) }));
                 }
             }
-            let local = self.pool.brief(slot).is_some_and(|brief| brief.is_on(node));
-            let Some(brief) = local.then(|| units.may_take(slot)).flatten() else { continue };
-            match by_project.iter_mut().find(|(project, _)| *project == brief.project) {
-                Some((_, gpus)) => *gpus += brief.base_gpus,
-                None => by_project.push((brief.project, brief.base_gpus)),
+        }
+        for (slot, brief) in &here.victims {
+            let giver = match known.get(brief.project) {
+                Some(giver) => *giver,
+                None => {
+                    let giver = units.giver(brief.project).map(|giver| {
+                        self.ledger.may_take_from(self.pool, brief.project);
+                        (giver, self.ledger.most_left(self.pool, brief.project))
+                    });
+                    known.insert(brief.project, giver);
+                    giver
+                }
+            };
+            let Some((_, left)) = giver.filter(|(giver, _)| units.may_take_of(giver, brief)) else {
+                continue;
+            };
+            // What is more than budgets leave cannot go, with or without others.
+            if brief.base_gpus > left {
+                continue;
             }
-            let lost = units.work_lost(&brief);
-            victims.push((true, brief.priority, lost, brief.id, Unit { slot, extra: None }));
+            match projects.iter_mut().find(|(project, _, _)| *project == brief.project) {
+                Some((_, _, gpus)) => *gpus += brief.base_gpus,
+                None => projects.push((brief.project, left, brief.base_gpus)),
+            }
+            let lost = units.work_lost(brief);
+            victims.push((true, brief.priority, lost, brief.id, Unit { slot: *slot, extra: None }));
         }
-        for (project, gpus) in by_project {
-            self.ledger.may_take_from(self.pool, project);
-            most += gpus.min(self.ledger.most_left(self.pool, project));
-        }
+        most += projects.iter().map(|(_, left, gpus)| left.min(gpus)).sum::<u64>();
         let copies = u64::from(self.copies_on(node)) + 1;
         if most < copies * self.fit.gpus_per_task(self.shape, node) {
             return None;
         }
         victims.sort_unstable();
-        Some(victims.into_iter().map(|(_, _, _, _, unit)| unit).collect())
+        Some(victims.iter().map(|(_, _, _, _, unit)| *unit).collect())
     }
 
     fn by_node_in(&mut self, domain: u32, local: &BTreeMap<u32, &Vec<Unit>>) -> bool {

@@ -33,7 +33,7 @@ pub(crate) struct Useful<'a> {
 
 impl Useful<'_> {
     fn is_on(&self, node: u32) -> bool {
-        self.fit.copies_on(node) > 0 || self.own.binary_search(&node).is_ok()
+        self.fit.has_room_on(node) || self.own.binary_search(&node).is_ok()
     }
 }
 
@@ -57,6 +57,16 @@ pub(crate) struct Units<'a> {
     patience: Span,
     /// When the first protected victim can be taken.
     pub(crate) retry: Option<Time>,
+}
+
+/// What may be taken of one project.
+#[derive(Clone, Copy)]
+pub(crate) struct Giver {
+    /// Only work below this priority.
+    below: Option<i32>,
+    /// GPUs of the largest victim it could give.
+    largest: u64,
+    min_run: Span,
 }
 
 struct Run<'a> {
@@ -168,19 +178,21 @@ impl<'a> Units<'a> {
 
     /// Whether there are more than so many, or may be.
     pub(crate) fn are_more_than(&mut self, count: usize) -> bool {
-        self.are_surely_more_than(count) || self.get(count).is_some() || self.looked_at >= LOOKED_AT_MAX
+        // When all but one are found already, the next is found at once.
+        (self.found.len() < count && self.are_surely_more_than(count))
+            || self.get(count).is_some()
+            || self.looked_at >= LOOKED_AT_MAX
     }
 
     /// Counts them in no order, which is quicker than to find so many in theirs.
-    fn are_surely_more_than(&self, count: usize) -> bool {
-        let mut ledger = self.ledger.clone();
+    fn are_surely_more_than(&mut self, count: usize) -> bool {
         let mut left = (count + 1).saturating_sub(self.found.len());
         // Those found already are not counted again, so only borrowers nobody looked at yet are.
         for Precedence { project, .. } in self.borrowers.clone().into_iter().flatten() {
             if left == 0 {
                 break;
             }
-            let Some(largest) = largest_from(self.pool, &mut ledger, *project) else { continue };
+            let Some(largest) = largest_from(self.pool, &mut self.ledger, *project) else { continue };
             let from = |started: Time| started + self.min_run(*project).max(Span(1));
             let victims = self.pool.queues[*project as usize].victims.up_to(largest);
             let useful = victims
@@ -192,16 +204,30 @@ impl<'a> Units<'a> {
 
     /// A running workload that may be taken as a whole, wherever it stands in the order; notes when it may if only time
     /// forbids it.
-    pub(crate) fn may_take(&mut self, victim: u32) -> Option<Brief> {
+    fn may_take(&mut self, victim: u32) -> Option<Brief> {
         let brief = self.pool.brief(victim)?;
-        let allowed = match self.claimant.filter(|(project, _)| *project == brief.project) {
-            Some((_, priority)) => brief.priority < priority,
-            None => {
-                self.ledger.may_take_from(self.pool, brief.project)
-                    && brief.base_gpus <= self.ledger.largest_from(self.pool, brief.project)
-            }
-        };
-        (allowed && self.is_unprotected(brief.started, self.min_run(brief.project))).then_some(brief)
+        let giver = self.giver(brief.project)?;
+        self.may_take_of(&giver, &brief).then_some(brief)
+    }
+
+    /// What may be taken of a project, if anything.
+    pub(crate) fn giver(&mut self, project: u32) -> Option<Giver> {
+        let min_run = self.min_run(project);
+        match self.claimant.filter(|(own, _)| *own == project) {
+            Some((_, priority)) => Some(Giver { below: Some(priority), largest: u64::MAX, min_run }),
+            None => self.ledger.may_take_from(self.pool, project).then(|| Giver {
+                below: None,
+                largest: self.ledger.largest_from(self.pool, project),
+                min_run,
+            }),
+        }
+    }
+
+    /// Whether one of its workloads may be taken; notes when it may if only time forbids it.
+    pub(crate) fn may_take_of(&mut self, giver: &Giver, brief: &Brief) -> bool {
+        let allowed =
+            brief.base_gpus <= giver.largest && giver.below.is_none_or(|below| brief.priority < below);
+        allowed && self.is_unprotected(brief.started, giver.min_run)
     }
 
     /// What was started at this very instant is not evicted at it, nor anything inside its minimum run time.
