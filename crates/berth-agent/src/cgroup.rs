@@ -34,6 +34,13 @@ pub(crate) struct Limits {
     pub(crate) cpu: Cpu,
 }
 
+impl Limits {
+    /// Whether there is one.
+    pub(crate) fn any(self) -> bool {
+        !self.memory.is_zero() || !self.cpu.is_zero()
+    }
+}
+
 /// Finds where groups can be made, by making one. The text says what will not hold.
 pub(crate) fn detect(name: &str) -> Result<Place, String> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

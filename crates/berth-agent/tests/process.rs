@@ -254,6 +254,30 @@ fn progress_and_checkpoints_are_told() {
 }
 
 #[test]
+fn a_task_that_lives_enters_a_control_group_with_what_it_started() {
+    let temp = Temp::new();
+    let mut machine = Machine::new(&temp);
+    if !machine.host.notes().is_empty() {
+        println!("SKIPPED: control groups: {}", machine.host.notes().join(" "));
+        return;
+    }
+    let task = id(1);
+    machine.host.ensure_started(shell(task, "sleep 1000 & echo $!; wait"));
+    let first = machine.started(task);
+    let child: u32 = machine.log_with(task, "\n").trim().parse().expect("a process");
+    let group_of = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let is_in = |pid: u32| group_of(pid).contains("/berth-") && group_of(pid).contains(&task.to_string());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !(is_in(first) && is_in(child)) {
+        assert!(std::time::Instant::now() < deadline, "{} {}", group_of(first), group_of(child));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    machine.host.ensure_stopped(task, Span::secs(5));
+    machine.exited(task);
+    assert!(!runs(child));
+}
+
+#[test]
 fn a_memory_limit_holds_where_the_machine_has_control_groups() {
     let temp = Temp::new();
     let mut machine = Machine::new(&temp);

@@ -30,17 +30,14 @@ pub(super) fn spawn(order: &Order) -> Result<Running, String> {
     let [program, args @ ..] = &launch.argv[..] else {
         return Err("there is nothing to run".into());
     };
-    let limits = Limits { memory: order.spec.memory, cpu: order.spec.cpu };
-    let group = order.control_group.as_ref().and_then(|place| {
+    // Limits must hold from the first instruction. To enter takes the kernel some 15 ms, so without limits it is done later.
+    let limits = limits(order);
+    let group = order.control_group.as_ref().filter(|_| limits.any()).and_then(|place| {
         Group::create(place, &order.spec.id.to_string(), limits)
             .inspect_err(|error| eprintln!("berth: no control group: {error}"))
             .ok()
     });
-    // Limits must hold from the first instruction. To enter takes the kernel some 15 ms, so without limits it is done once the
-    // workload runs.
-    let limited = !limits.memory.is_zero() || !limits.cpu.is_zero();
-    let doors = group.as_ref().filter(|_| limited).and_then(|group| group.doors().ok());
-    let mut doors = doors.unwrap_or_default();
+    let mut doors = group.as_ref().and_then(|group| group.doors().ok()).unwrap_or_default();
     let (output, writer) = pipe().map_err(|error| format!("no pipe for its output: {error}"))?;
     let second = writer.try_clone().map_err(|error| format!("no pipe for its output: {error}"))?;
     let mut command = Command::new(program);
@@ -72,6 +69,11 @@ pub(super) fn spawn(order: &Order) -> Result<Running, String> {
             Err(explain(&error, program, order))
         }
     }
+}
+
+/// What the task may use.
+pub(super) fn limits(order: &Order) -> Limits {
+    Limits { memory: order.spec.memory, cpu: order.spec.cpu }
 }
 
 fn in_child(shim: Pid, doors: &mut [std::fs::File]) -> io::Result<()> {

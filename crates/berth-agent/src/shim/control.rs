@@ -1,7 +1,7 @@
 //! The shim's loop: output, signals, checkpoints, the end.
 
 use super::{
-    child::Running,
+    child::{self, Running},
     output::Output,
     tell::Teller,
     tree::{self, Left},
@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Exit, Report,
+    cgroup::Group,
     clock::{boot_ms, unix_ms},
     progress::TICK_MS,
     task_folder::{Checkpoint, Order, Process, Progress, TaskFolder, Told},
@@ -32,6 +33,9 @@ use std::{
 
 /// Reports are told at most this often.
 const REPORT_EVERY_MS: u64 = 500;
+/// A task without limits enters its control group when it has lived this long: entering costs the kernel longer than many a
+/// short task takes, and until then its tree is known by descent.
+const JOIN_AFTER_MS: u64 = 1_000;
 /// While the tree is ended, what was born in the meantime is looked for this often.
 const KILL_AGAIN_MS: u64 = 20;
 
@@ -70,11 +74,13 @@ pub(super) struct Control<'a> {
     order: &'a Order,
     signals: Signals,
     output: Output,
-    group: Option<crate::cgroup::Group>,
+    group: Option<Group>,
     process: Process,
     teller: Option<Teller>,
     checkpoints: Option<OwnedFd>,
     checkpoint_modified: Option<SystemTime>,
+    /// When it enters its control group, if it has not.
+    join_at_ms: Option<u64>,
     /// When what still runs is ended.
     deadline: Option<u64>,
     /// How the first process ended. From then on everything else is ended.
@@ -95,6 +101,7 @@ impl<'a> Control<'a> {
         let teller = Teller::open(&order.agent);
         let checkpoints = watch(&order.checkpoint_file).ok();
         let group = running.group;
+        let joins_later = order.control_group.is_some() && !child::limits(order).any();
         let mut control = Self {
             folder,
             order,
@@ -105,6 +112,7 @@ impl<'a> Control<'a> {
             teller,
             checkpoints,
             checkpoint_modified: None,
+            join_at_ms: joins_later.then(|| boot_ms() + JOIN_AFTER_MS),
             deadline: None,
             exit: None,
             told_at_ms: 0,
@@ -185,7 +193,8 @@ impl<'a> Control<'a> {
         let tick = self.output.scanner.has_put_off().then_some(TICK_MS);
         let report = self.output.scanner.has_report() || self.untold.is_some();
         let report = report.then(|| (self.told_at_ms + REPORT_EVERY_MS).saturating_sub(now).max(1));
-        [again, deadline, tick, report].into_iter().flatten().min()
+        let join = self.join_at_ms.map(|at| at.saturating_sub(now).max(1));
+        [again, deadline, tick, report, join].into_iter().flatten().min()
     }
 
     /// The agent, or a person, wants it to end. A later and shorter grace wins.
@@ -249,7 +258,23 @@ impl<'a> Control<'a> {
         self.tell(Told::Checkpoint(self.order.spec.id, checkpoint));
     }
 
+    /// Makes the control group and takes in what is there; what it forks from then on is born in it.
+    fn join(&mut self) {
+        let Some(place) = &self.order.control_group else { return };
+        match Group::create(place, &self.order.spec.id.to_string(), child::limits(self.order)) {
+            Ok(group) => {
+                tree::descendants(std::process::id()).into_iter().for_each(|pid| group.take_in(pid));
+                self.group = Some(group);
+            }
+            Err(error) => eprintln!("berth: no control group: {error}"),
+        }
+    }
+
     fn on_tick(&mut self, now: u64) {
+        if self.exit.is_none() && self.join_at_ms.is_some_and(|at| at <= now) {
+            self.join_at_ms = None;
+            self.join();
+        }
         self.output.scanner.tick(now);
         if self.output.scanner.take_checkpoint() {
             self.on_checkpoint();

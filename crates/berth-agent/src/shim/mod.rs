@@ -102,10 +102,6 @@ fn start(folder: &TaskFolder, order: &Order) -> Result<(child::Running, Process)
     // Nobody may listen any more; whoever comes next reads the file.
     let line = serde_json::to_string(&started).unwrap_or_default();
     let _ = writeln!(io::stdout(), "{line}");
-    // Not yet reaped, so the number is still its own.
-    if let Some(group) = &running.group {
-        group.take_in(running.pid);
-    }
     Ok((running, process))
 }
 

@@ -56,7 +56,7 @@ pub(super) fn send(pid: u32, signal: Signal) {
 }
 
 /// Every descendant of a process, parents before children.
-fn descendants(root: u32) -> Vec<u32> {
+pub(super) fn descendants(root: u32) -> Vec<u32> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::from([root]));
     let mut next = 0;
     let mut parent = root;
