@@ -51,8 +51,14 @@ pub(crate) enum Next {
 pub(crate) struct Contest {
     /// By position in the tree.
     best: Vec<Option<Head>>,
+    /// The child whose head is the best of a department; of no meaning where there is none.
+    best_child: Vec<u32>,
     /// Accounts that must be looked at again.
     stale: Marks,
+    /// Accounts all of whose children must be compared again, not only those that changed.
+    unordered: Vec<bool>,
+    /// Accounts that were looked at since their parent was.
+    fresh: Vec<bool>,
 }
 
 /// Some accounts: a bit for each, by position in the tree.
@@ -91,9 +97,18 @@ impl Marks {
 impl Contest {
     /// Nobody is first yet, and all these projects are to be looked at.
     fn anew(accounts: usize, projects: impl Iterator<Item = u32>) -> Self {
-        let mut contest = Self { best: vec![None; accounts], stale: Marks::default() };
+        let mut contest = Self::default();
+        contest.resize(accounts);
         projects.for_each(|project| contest.mark(project));
         contest
+    }
+
+    fn resize(&mut self, accounts: usize) {
+        self.best.resize(accounts, None);
+        self.best_child.resize(accounts, 0);
+        // What is new was never compared.
+        self.unordered.resize(accounts, true);
+        self.fresh.resize(accounts, false);
     }
 
     /// Who is first below an account.
@@ -101,8 +116,12 @@ impl Contest {
         self.best.get(position as usize).copied().flatten()
     }
 
-    pub(crate) fn mark(&mut self, project: u32) {
-        self.stale.insert(project);
+    /// An account must be looked at again, with everything below it.
+    pub(crate) fn mark(&mut self, account: u32) {
+        self.stale.insert(account);
+        if let Some(unordered) = self.unordered.get_mut(account as usize) {
+            *unordered = true;
+        }
     }
 }
 
@@ -241,24 +260,50 @@ impl Pool {
         contest: &mut Contest,
         head_of: impl Fn(&mut Self, u32) -> Option<Head>,
     ) -> Option<Head> {
-        contest.best.resize(self.tree.nodes.len(), None);
+        contest.resize(self.tree.nodes.len());
         // Children have higher positions than parents, so a parent is reached after all its children.
         while let Some(position) = contest.stale.pop_last() {
+            let at = position as usize;
             let best = if self.tree.at(position).children.is_empty() {
                 head_of(self, position)
             } else {
-                let children = self.tree.at(position).children.iter();
-                let heads =
-                    children.filter_map(|child| Some((child, contest.best[*child as usize].as_ref()?)));
-                first_of(heads.map(|(child, head)| (self.tree.at(*child), head)))
+                self.best_of_children(contest, position)
             };
-            contest.best[position as usize] = best;
+            contest.best[at] = best;
+            contest.unordered[at] = false;
+            contest.fresh[at] = true;
             // An account above compares what this one uses too, so an unchanged head is no reason to stop.
             if position != ROOT {
                 contest.stale.insert(self.tree.at(position).parent);
             }
         }
         contest.at(ROOT)
+    }
+
+    /// Whose turn it is below a department. Those who were not looked at again stand to each other as before, so unless the
+    /// first of them is among the others, it is compared with the others only.
+    fn best_of_children(&self, contest: &mut Contest, position: u32) -> Option<Head> {
+        let children = &self.tree.at(position).children;
+        let first = contest.best_child[position as usize];
+        let known = contest.best[position as usize].is_some();
+        let all = contest.unordered[position as usize] || !known || contest.fresh[first as usize];
+        let mut best: Option<(u32, Turn<'_>)> = None;
+        for child in children {
+            let counts = all || contest.fresh[*child as usize] || *child == first;
+            if !counts {
+                continue;
+            }
+            let Some(head) = contest.best[*child as usize].as_ref() else { continue };
+            let turn = Turn::of(self.tree.at(*child), head);
+            if best.as_ref().is_none_or(|(_, before)| turn.compare(before) == Ordering::Less) {
+                best = Some((*child, turn));
+            }
+        }
+        let found = best.map(|(child, turn)| (child, *turn.head));
+        children.iter().for_each(|child| contest.fresh[*child as usize] = false);
+        let (child, head) = found?;
+        contest.best_child[position as usize] = child;
+        Some(head)
     }
 
     /// The first in the queue of a project that fits and may start.
