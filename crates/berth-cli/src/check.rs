@@ -27,7 +27,7 @@ pub(crate) fn run(server: &ServerArgs, arguments: CheckArgs) -> anyhow::Result<E
             .hint("name its folder with --folder or BERTH_HOME")
             .into());
     }
-    let (state, seq) =
+    let berth_server::Written { state, unfinished, seq } =
         berth_server::read_state(&folder, &Default::default()).map_err(|error| match error {
             ServerError::Store(StoreError::Locked { .. }) => anyhow::Error::from(
                 Failure::new(Exit::Failed, "the server runs").hint("stop it first with `berth down`"),
@@ -40,7 +40,7 @@ pub(crate) fn run(server: &ServerArgs, arguments: CheckArgs) -> anyhow::Result<E
             let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
             let json = serde_json::json!({
                 "events": seq, "nodes": state.nodes.len(), "projects": state.projects.len(),
-                "workloads": state.workloads.len(), "findings": findings,
+                "workloads": unfinished, "findings": findings,
             });
             serde_json::to_string_pretty(&json)? + "\n"
         }
@@ -49,7 +49,7 @@ pub(crate) fn run(server: &ServerArgs, arguments: CheckArgs) -> anyhow::Result<E
                 "{seq} events; {} nodes, {} projects, {} unfinished workloads; {} findings\n",
                 state.nodes.len(),
                 state.projects.len(),
-                state.workloads.len(),
+                unfinished,
                 findings.len()
             );
             findings.iter().for_each(|finding| text.push_str(&format!("{finding}\n")));

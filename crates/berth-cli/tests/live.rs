@@ -29,6 +29,11 @@ fn a_stop_saves_everything_and_the_next_start_goes_on() {
     assert_eq!(server.signal("INT"), Some(0), "{}", server.log());
     assert!(server.log().contains("1 workload saves its state"), "{}", server.log());
     assert!(server.task_processes().is_empty(), "nothing is left behind");
+    let checked = server.run("berth check");
+    assert!(
+        checked.contains("2 unfinished workloads; 0 findings"),
+        "what waits to resume counts too: {checked}"
+    );
     let not_running = server.try_run("berth list");
     assert_eq!(not_running.code, Some(3), "{not_running:?}");
     server.up();
@@ -43,9 +48,7 @@ fn a_killed_server_finds_what_runs_and_what_ended_meanwhile() {
     let mut server = small();
     shell(&server, "goes-on", "-g 1", "sleep 1000");
     shell(&server, "ends", "-g 1", "echo done; exit 0");
-    shell(&server, "ends-later", "-g 1", "while ! [ -e \"$HOME_MARK\" ]; do sleep 0.02; done; exit 7");
     let mark = server.home.path().join("mark");
-    server.run("berth delete ends-later -p team-a");
     let script = format!("while ! [ -e {} ]; do sleep 0.02; done; exit 7", mark.display());
     shell(&server, "later", "-g 1 --backoff-limit 0", &script);
     let before = server.until_status("team-a/goes-on", "Running")["tasks"][0]["pid"].clone();

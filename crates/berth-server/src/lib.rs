@@ -31,4 +31,4 @@ pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;
 pub use http::openapi;
-pub use run::{Config, Running, Shutdown, read_state, run, workload_token};
+pub use run::{Config, Running, Shutdown, Written, read_state, run, workload_token};

@@ -289,11 +289,22 @@ pub fn workload_token(token: &str, workload: u64) -> String {
     TaskTokens::new(token).token(WorkloadId(workload))
 }
 
-/// Reads everything a stopped server has written, and gives the state it arrives at with its last event.
-pub fn read_state(folder: &Folder, policy: &Policy) -> Result<(State, u64), ServerError> {
+/// What a stopped server has written.
+#[derive(Debug)]
+pub struct Written {
+    /// The state as the engine knows it; suspended work, and work that waits after a failure, is not in it.
+    pub state: State,
+    /// Workloads that are not over, those included.
+    pub unfinished: usize,
+    /// The last event.
+    pub seq: u64,
+}
+
+/// Reads everything a stopped server has written, as a start does.
+pub fn read_state(folder: &Folder, policy: &Policy) -> Result<Written, ServerError> {
     let (store, start) = Store::open(&folder.store(), &Settings::default())?;
     let (platform, seq) = controller::load(&store, policy, start.snapshot.as_ref())?;
-    Ok((platform.engine().state(), seq))
+    Ok(Written { state: platform.engine().state(), unfinished: platform.unfinished().count(), seq })
 }
 
 fn set_up(
@@ -313,9 +324,17 @@ fn set_up(
     Ok(())
 }
 
+/// Starts a thread without which the server is none: when it panics, the process ends at once. Workloads go on, and the next
+/// start reads what was written instead of what was left half done.
 fn thread(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServerError> {
+    let guarded = move || {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+            eprintln!("berth: {name} failed, which is a mistake in berth; start it again to go on");
+            std::process::abort();
+        }
+    };
     std::thread::Builder::new()
         .name(name.into())
-        .spawn(run)
+        .spawn(guarded)
         .map_err(|source| ServerError::Start { doing: name, source })
 }

@@ -201,11 +201,11 @@ fn a_backup_taken_while_it_runs_is_restored_elsewhere() {
     let place = elsewhere.folder.path().join("other");
     berth_store::restore(&file, &place.join("store")).expect("is restored");
     server.down();
-    let (state, seq) =
+    let berth_server::Written { state, unfinished, seq } =
         berth_server::read_state(&berth_server::Folder::at(&place), &Default::default()).expect("is read");
     assert_eq!(seq, backup.json()["seq"].as_u64().expect("a number"));
     let names: Vec<&str> = state.workloads.values().map(|workload| workload.spec.name.as_str()).collect();
-    assert_eq!(names, ["a"]);
+    assert_eq!((names, unfinished), (vec!["a"], 1));
 }
 
 #[test]

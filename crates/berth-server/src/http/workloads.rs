@@ -337,12 +337,7 @@ pub(crate) async fn suspend(
     User(user): User,
     Path((project, name)): Path<(String, String)>,
 ) -> Result<Body, ApiError> {
-    let id = unfinished_only(&state, &project, &name).await?;
-    let command = move |platform: &mut Platform, now| {
-        platform.suspend(id, &user, now)?;
-        view(platform, id)
-    };
-    state.command(None, command).await
+    change(&state, &project, &name, move |platform, id, now| platform.suspend(id, &user, now)).await
 }
 
 /// Return a suspended workload to the queue
@@ -354,9 +349,19 @@ pub(crate) async fn resume(
     User(user): User,
     Path((project, name)): Path<(String, String)>,
 ) -> Result<Body, ApiError> {
-    let id = unfinished_only(&state, &project, &name).await?;
+    change(&state, &project, &name, move |platform, id, now| platform.resume(id, &user, now)).await
+}
+
+/// Does something to an unfinished workload, and shows it.
+async fn change(
+    state: &AppState,
+    project: &str,
+    name: &str,
+    change: impl FnOnce(&mut Platform, WorkloadId, Time) -> Result<(), Problem> + Send + 'static,
+) -> Result<Body, ApiError> {
+    let id = unfinished_only(state, project, name).await?;
     let command = move |platform: &mut Platform, now| {
-        platform.resume(id, &user, now)?;
+        change(platform, id, now)?;
         view(platform, id)
     };
     state.command(None, command).await
