@@ -1,0 +1,3 @@
+//! The operator: scheduler and controllers in one process.
+
+fn main() {}
