@@ -6,3 +6,6 @@ pub mod guard;
 pub mod manifest;
 pub mod names;
 pub mod quantity;
+mod seen;
+mod world;
+mod watch;
