@@ -5,4 +5,6 @@ pub mod convert;
 pub mod guard;
 pub mod manifest;
 pub mod names;
+pub mod pods;
 pub mod quantity;
+pub mod tenancy;
