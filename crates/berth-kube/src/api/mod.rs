@@ -1,7 +1,10 @@
 //! The resources that people and Berth write: departments, projects, pools of nodes, workloads, and the ledger of the
 //! devices of each node. The API server judges what it can alone, by schema and rules; [`crate::convert`] judges the rest.
 
-#![allow(unreachable_pub, reason = "the derive for schemas makes public copies of structs inside of functions")]
+#![allow(
+    unreachable_pub,
+    reason = "the derive for schemas makes public copies of structs inside of functions"
+)]
 
 mod amount;
 mod ledger;

@@ -72,7 +72,7 @@ pub struct DepartmentSpec {
     pub entitlement: Entitlement,
     /// What it is entitled to in other pools, by the name of the pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 16))]
     pub pools: BTreeMap<String, Entitlement>,
 }
 
@@ -112,7 +112,7 @@ pub struct ProjectSpec {
     pub entitlement: Entitlement,
     /// What it is entitled to in other pools, by the name of the pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 16))]
     pub pools: BTreeMap<String, Entitlement>,
     /// Namespaces whose work is of this project; one called `berth-` and its name when absent. Those that do not exist
     /// are made. A namespace belongs to one project: the one that named it first keeps it.
@@ -125,11 +125,11 @@ pub struct ProjectSpec {
     pub namespaces: Vec<String>,
     /// Labels of nodes that training, distributed work and inference may use, with the accepted values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32))]
     pub train_nodes: BTreeMap<String, Vec<String>>,
     /// Labels of nodes that interactive work may use, with the accepted values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32))]
     pub interactive_nodes: BTreeMap<String, Vec<String>>,
     /// Interactive work is ended after this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]

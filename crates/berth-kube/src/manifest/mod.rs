@@ -2,6 +2,6 @@
 
 mod yaml;
 
-pub use yaml::yaml;
 #[cfg(test)]
 pub(crate) use yaml::fresh;
+pub use yaml::yaml;
