@@ -1,0 +1,7 @@
+//! What is installed.
+
+mod yaml;
+
+pub use yaml::yaml;
+#[cfg(test)]
+pub(crate) use yaml::fresh;
