@@ -1,1 +1,26 @@
-//! A real Kubernetes control plane on loopback.
+//! A real Kubernetes control plane on loopback, in its own folder, for as long as a [`Cluster`] lives.
+//!
+//! It owns the processes (etcd, the API server, the controllers, the stock scheduler when asked for, kwok), their
+//! certificates and the simulated nodes. It knows nothing of Berth: what is tested stands outside of it.
+//!
+//! ```text
+//!   Cluster::start(Options) ── etcd ◄─(socket)─ kube-apiserver ◄─(TLS, one port)─┬─ kube-controller-manager
+//!            │                                                                  ├─ kube-scheduler, if asked for
+//!            └─ add_nodes(NodeSpec): Nodes, ResourceSlices, DeviceClass          └─ kwok: plays the kubelets
+//! ```
+//!
+//! Every process is a child of one thread that lives as long as the program, and the kernel ends it when that thread is
+//! gone: a test that is killed leaves nothing behind either.
+
+mod api;
+mod binaries;
+mod certificates;
+mod cluster;
+mod components;
+mod nodes;
+mod ports;
+mod processes;
+
+pub use binaries::KUBERNETES_VERSION;
+pub use cluster::{Cluster, Options};
+pub use nodes::{DRIVER, NodeSpec, SHARE_WHOLE};
