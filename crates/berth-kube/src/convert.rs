@@ -332,3 +332,6 @@ pub fn gpu_request(spec: &api::WorkloadSpec) -> Result<GpuRequest, Refusal> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,14 @@
-//! What a project gets in the cluster: namespaces, and an account for its work that may do nothing.
+//! What a project gets in the cluster: namespaces, an account for its work that may do nothing, and rights for its people.
 
 use crate::{api::Project, names};
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
-    rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+    rbac::v1::{RoleBinding, RoleRef, Subject},
 };
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
-/// The role of people who submit work to a project, in each of its namespaces. Nobody has it until an administrator binds
-/// it to them.
+/// The cluster role of people who submit work, bound to the members of a project in each of its namespaces.
 pub const RESEARCHER_ROLE: &str = "berth-researcher";
 
 /// What a project needs in one of its namespaces.
@@ -17,14 +16,10 @@ pub const RESEARCHER_ROLE: &str = "berth-researcher";
 pub struct Tenancy {
     /// The namespace, with the label that says whose it is.
     pub namespace: Namespace,
-    /// The account of its work.
+    /// The account of its work. Nothing is bound to it, so it may do nothing.
     pub account: ServiceAccount,
-    /// What people may do there who are given it.
-    pub role: Role,
-    /// What its work may do: nothing, said so that it can be seen.
-    pub work_role: Role,
-    /// Binds that to the account.
-    pub work_binding: RoleBinding,
+    /// What its members may do there; none when it has no members.
+    pub members: Option<RoleBinding>,
 }
 
 /// The namespaces of a project, by name.
@@ -76,51 +71,35 @@ fn tenancy(project: &Project, namespace: &str) -> Tenancy {
             automount_service_account_token: Some(false),
             ..ServiceAccount::default()
         },
-        role: Role { metadata: inside(RESEARCHER_ROLE), rules: Some(researcher_rules()) },
-        work_role: Role { metadata: inside(names::WORKLOAD_ACCOUNT), rules: Some(Vec::new()) },
-        work_binding: RoleBinding {
-            metadata: inside(names::WORKLOAD_ACCOUNT),
+        members: members(project).map(|subjects| RoleBinding {
+            metadata: inside(RESEARCHER_ROLE),
             role_ref: RoleRef {
-                api_group: "rbac.authorization.k8s.io".into(),
-                kind: "Role".into(),
-                name: names::WORKLOAD_ACCOUNT.into(),
+                api_group: Some(RBAC_GROUP.into()),
+                kind: "ClusterRole".into(),
+                name: RESEARCHER_ROLE.into(),
             },
-            subjects: Some(vec![Subject {
-                kind: "ServiceAccount".into(),
-                name: names::WORKLOAD_ACCOUNT.into(),
-                namespace: Some(namespace.into()),
-                api_group: None,
-            }]),
-        },
+            subjects: Some(subjects),
+        }),
     }
 }
 
-/// Submits, changes and deletes workloads; reads what became of them.
-fn researcher_rules() -> Vec<PolicyRule> {
-    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| {
-        let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        PolicyRule {
-            api_groups: Some(list(groups)),
-            resources: Some(list(resources)),
-            verbs: list(verbs),
-            ..PolicyRule::default()
-        }
-    };
-    vec![
-        rule(
-            &[names::GROUP],
-            &["workloads"],
-            &["get", "list", "watch", "create", "update", "patch", "delete"],
-        ),
-        rule(&[""], &["pods", "pods/log", "services", "persistentvolumeclaims"], &["get", "list", "watch"]),
-        rule(&["", "events.k8s.io"], &["events"], &["get", "list", "watch"]),
-    ]
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+fn members(project: &Project) -> Option<Vec<Subject>> {
+    let subjects = project.spec.members.iter().map(|member| Subject {
+        api_group: Some(RBAC_GROUP.into()),
+        kind: member.kind.text().into(),
+        name: member.name.clone(),
+        namespace: None,
+    });
+    let subjects: Vec<Subject> = subjects.collect();
+    (!subjects.is_empty()).then_some(subjects)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ProjectSpec;
+    use crate::api::{Member, MemberKind, ProjectSpec};
 
     #[test]
     fn a_project_without_namespaces_gets_one_by_its_name() {
@@ -134,12 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn work_may_do_nothing() {
-        let project = Project::new("team-a", ProjectSpec::default());
-        let all = tenancies(&project);
-        assert_eq!(all[0].work_role.rules, Some(Vec::new()));
-        assert_eq!(all[0].account.automount_service_account_token, Some(false));
-        assert_eq!(all[0].work_binding.role_ref.name, all[0].work_role.name_any());
+    fn members_are_bound_in_every_namespace_and_work_is_not() {
+        let member = |kind, name: &str| Member { kind, name: name.into() };
+        let spec = ProjectSpec {
+            namespaces: vec!["one".into(), "two".into()],
+            members: vec![member(MemberKind::User, "ada"), member(MemberKind::Group, "team-a")],
+            ..ProjectSpec::default()
+        };
+        for tenancy in tenancies(&Project::new("team-a", spec)) {
+            assert_eq!(tenancy.account.automount_service_account_token, Some(false));
+            let binding = tenancy.members.expect("it has members");
+            assert_eq!(binding.role_ref.name, RESEARCHER_ROLE);
+            let subjects = binding.subjects.expect("named");
+            assert_eq!(subjects.iter().map(|who| who.kind.as_str()).collect::<Vec<_>>(), ["User", "Group"]);
+        }
+        assert_eq!(tenancies(&Project::new("team-b", ProjectSpec::default()))[0].members, None);
     }
 
     #[test]

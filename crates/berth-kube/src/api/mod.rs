@@ -15,7 +15,9 @@ mod workload;
 
 pub use amount::Amount;
 pub use ledger::{DeviceAllocation, DeviceLedger, DeviceLedgerSpec};
-pub use owners::{Department, DepartmentSpec, Entitlement, OwnerStatus, Project, ProjectSpec};
+pub use owners::{
+    Department, DepartmentSpec, Entitlement, Member, MemberKind, OwnerStatus, Project, ProjectSpec,
+};
 pub use pool::{NodePool, NodePoolSpec, NodePoolStatus, PoolSelector};
 pub use status::{Progress, WorkloadPhase, WorkloadStatus};
 pub use workload::{ServiceType, TopologySpec, VolumeSpec, Workload, WorkloadKind, WorkloadSpec};

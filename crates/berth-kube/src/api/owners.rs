@@ -123,6 +123,10 @@ pub struct ProjectSpec {
     #[x_kube(validation = Rule::new("self.all(name, !name.startsWith('kube-') && name != 'default')")
         .message("namespaces of Kubernetes itself, and `default`, belong to no project"))]
     pub namespaces: Vec<String>,
+    /// People who may submit work in its namespaces, as the cluster knows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub members: Vec<Member>,
     /// Labels of nodes that training, distributed work and inference may use, with the accepted values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
@@ -153,6 +157,38 @@ pub struct ProjectSpec {
     /// Whether its work may be privileged, and see folders of the node.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_privileged: bool,
+}
+
+/// A person, or all persons of a group.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// `User` or `Group`.
+    #[serde(default)]
+    pub kind: MemberKind,
+    /// The name, as whoever authenticates people says it.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Whether a member is one person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemberKind {
+    /// One person.
+    #[default]
+    User,
+    /// Everybody of a group.
+    Group,
+}
+
+impl MemberKind {
+    /// As Kubernetes writes it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::User => "User",
+            Self::Group => "Group",
+        }
+    }
 }
 
 /// What a department or project has.

@@ -38,6 +38,8 @@ pub fn claim(
         namespace: workload.namespace(),
         labels: Some(run.labels(rank)),
         owner_references: owner.map(|owner| vec![owner]),
+        // A claim that is deleted keeps its devices until its Pod is gone.
+        finalizers: Some(vec![names::CLAIM_FINALIZER.into()]),
         ..ObjectMeta::default()
     };
     let devices = DeviceClaim {
