@@ -149,7 +149,8 @@ impl Leadership {
             let began = Instant::now();
             let transitions = epoch(&lease) as i32;
             let renewed = self.mine(lease.clone(), transitions);
-            let sent = self.leases.replace(&self.name, &PostParams::default(), &renewed);
+            let parameters = PostParams::default();
+            let sent = self.leases.replace(&self.name, &parameters, &renewed);
             match tokio::time::timeout(REQUEST, sent).await {
                 Ok(Ok(renewed)) => {
                     self.fence.open(began, epoch(&renewed));

@@ -37,6 +37,8 @@ pub(crate) enum News {
     Listed(&'static str),
     /// The cluster does not know a kind.
     Absent(&'static str),
+    /// Somebody asks for the end.
+    Stop,
     /// A kind cannot be read.
     Failed { kind: &'static str, message: String },
 }

@@ -71,6 +71,8 @@ pub(crate) struct StartFailure {
 pub(crate) enum Effect {
     Start(StartOrder),
     Evict(EvictOrder),
+    /// What a project needs in the cluster.
+    Tenancy(Arc<crate::api::Project>),
     /// Words about a Pod that waits.
     Explain { pod: Key, uid: Text, reason: &'static str, message: String },
     /// The state of a Workload.

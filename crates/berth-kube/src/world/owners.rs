@@ -1,6 +1,6 @@
 //! Departments and projects, and the namespaces that belong to them.
 
-use super::World;
+use super::{Effect, World};
 use crate::{
     api,
     convert,
@@ -91,7 +91,11 @@ impl World {
             Some(owner) => owner.id,
             None => ProjectId(self.draw()),
         };
-        let told = self.owners.projects.get(&name).is_some_and(|owner| owner.told);
+        let known = self.owners.projects.get(&name);
+        let told = known.is_some_and(|owner| owner.told);
+        if known.is_none_or(|owner| owner.object.spec != project.spec) {
+            self.effects.push(Effect::Tenancy(Arc::clone(&project)));
+        }
         self.owners.projects.insert(name, Owner { id, object: project, refused: None, told });
         self.owners.stale = true;
     }
