@@ -267,6 +267,25 @@ fn a_service_account_may_do_nothing_unless_it_is_told() {
 }
 
 #[test]
+fn a_cluster_that_is_there_already_gets_nodes_and_is_left_running() {
+    let options = Options { kwok: false, ..Options::default() };
+    let Some(theirs) = start("clusters of others", options) else { return };
+    let nodes = vec![NodeSpec::dgx1(1)];
+    let options = Options { kubeconfig: Some(theirs.kubeconfig().into()), nodes, ..Options::default() };
+    let ours = Cluster::start(options).expect("it is used");
+    assert_eq!(ours.pids().len(), 1);
+    assert!(ours.stop_apiserver().is_err(), "what is not ours is not stopped");
+    run(async {
+        let pods = Api::<Pod>::default_namespaced(connect(ours.kubeconfig()).await);
+        create_and_bind(&pods, pod("runs", json!({})), "node1").await;
+        until("it runs", async || phase(&pods, "runs").await, |phase| phase.as_deref() == Some("Running"))
+            .await;
+    });
+    drop(ours);
+    theirs.check().expect("it runs on");
+}
+
+#[test]
 fn a_component_that_cannot_start_is_an_error_with_its_log() {
     if let Err(reason) = Cluster::available() {
         return eprintln!("NOT TESTED: errors of components: {reason}");
