@@ -7,8 +7,9 @@ use crate::{
     quantity::{self, QuantityError},
 };
 use berth_types::{
-    Bytes, Cpu, Department, DepartmentId, Entitlement, GpuRequest, Gpus, Kind, Name, Node, Project, ProjectId,
-    Request, Selector, Share, Span, Spread, Tasks, Time, Topology, TopologyLevel, WorkloadSpec, default_pool,
+    Bytes, Cpu, Department, DepartmentId, Entitlement, GpuRequest, Gpus, Kind, Name, Node, Project,
+    ProjectId, Request, Selector, Share, Span, Spread, Tasks, Time, Topology, TopologyLevel, WorkloadSpec,
+    default_pool,
 };
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -232,7 +233,12 @@ fn entitlement(written: &api::Entitlement) -> Result<Entitlement, Refusal> {
     Ok(Entitlement {
         quota: gpus("quota", &written.quota)?,
         model_quotas: models.collect::<Result<_, Refusal>>()?,
-        cpu_quota: written.cpu_quota.as_ref().map(api::Amount::cpu).transpose().map_err(Refusal::amount("cpuQuota"))?,
+        cpu_quota: written
+            .cpu_quota
+            .as_ref()
+            .map(api::Amount::cpu)
+            .transpose()
+            .map_err(Refusal::amount("cpuQuota"))?,
         memory_quota: written
             .memory_quota
             .as_ref()
@@ -266,7 +272,8 @@ fn tasks(spec: &api::WorkloadSpec) -> Result<Tasks, Refusal> {
 /// What each worker asks for, with the sidecars of its template.
 fn request(spec: &api::WorkloadSpec, template: Option<&Template>) -> Result<Request, Refusal> {
     let cpu = spec.cpu.as_ref().map(api::Amount::cpu).transpose().map_err(Refusal::amount("cpu"))?;
-    let memory = spec.memory.as_ref().map(api::Amount::bytes).transpose().map_err(Refusal::amount("memory"))?;
+    let memory =
+        spec.memory.as_ref().map(api::Amount::bytes).transpose().map_err(Refusal::amount("memory"))?;
     let (cpu, memory) = match template {
         None => (cpu.unwrap_or(Cpu::ZERO), memory.unwrap_or(Bytes::ZERO)),
         Some(template) => template.requests(cpu, memory)?,
@@ -275,7 +282,12 @@ fn request(spec: &api::WorkloadSpec, template: Option<&Template>) -> Result<Requ
     if gpu == GpuRequest::None && !spec.gpu_models.is_empty() {
         return Err(Refusal::new("InvalidGpus", "gpuModels names models, but no GPU is asked for"));
     }
-    Ok(Request { gpu, models: spec.gpu_models.iter().map(|model| model.as_str().into()).collect(), cpu, memory })
+    Ok(Request {
+        gpu,
+        models: spec.gpu_models.iter().map(|model| model.as_str().into()).collect(),
+        cpu,
+        memory,
+    })
 }
 
 /// The GPUs that each worker asks for.
@@ -321,5 +333,5 @@ pub fn gpu_request(spec: &api::WorkloadSpec) -> Result<GpuRequest, Refusal> {
     }
 }
 
-
-
+#[cfg(test)]
+mod tests;

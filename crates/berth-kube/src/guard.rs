@@ -28,10 +28,18 @@ pub fn template(workload: &api::Workload) -> Result<Option<Template>, Refusal> {
     let spec = template.spec.clone().unwrap_or_default();
     let unseen = [
         ("nodeName", spec.node_name.is_some(), "Berth chooses the node"),
-        ("schedulerName", spec.scheduler_name.as_deref().is_some_and(|name| name != names::SCHEDULER), "it is `berth`"),
+        (
+            "schedulerName",
+            spec.scheduler_name.as_deref().is_some_and(|name| name != names::SCHEDULER),
+            "it is `berth`",
+        ),
         ("nodeSelector", spec.node_selector.is_some(), "write it in nodeSelector of the workload"),
         ("affinity", spec.affinity.is_some(), "use nodeSelector, topology and spread of the workload"),
-        ("topologySpreadConstraints", spec.topology_spread_constraints.is_some(), "use topology and spread of the workload"),
+        (
+            "topologySpreadConstraints",
+            spec.topology_spread_constraints.is_some(),
+            "use topology and spread of the workload",
+        ),
         ("resourceClaims", spec.resource_claims.is_some(), "ask with gpus or gpuMemory"),
         ("resources", spec.resources.is_some(), "use cpu and memory of the workload"),
         ("schedulingGates", spec.scheduling_gates.is_some(), "use suspend of the workload"),
@@ -43,8 +51,13 @@ pub fn template(workload: &api::Workload) -> Result<Option<Template>, Refusal> {
     for container in containers(&spec) {
         let resources = container.resources.clone().unwrap_or_default();
         let mut named = resources.requests.iter().chain(&resources.limits).flat_map(|all| all.keys());
-        if let Some(resource) = named.find(|name| !["cpu", "memory", "ephemeral-storage"].contains(&name.as_str())) {
-            return refused(format!("{resource} of container {} cannot be set here: ask with gpus", container.name));
+        if let Some(resource) =
+            named.find(|name| !["cpu", "memory", "ephemeral-storage"].contains(&name.as_str()))
+        {
+            return refused(format!(
+                "{resource} of container {} cannot be set here: ask with gpus",
+                container.name
+            ));
         }
         if resources.claims.is_some() {
             return refused(format!("claims of container {} cannot be set here", container.name));
@@ -91,7 +104,10 @@ pub fn pod_permitted(pod: &PodSpec, project: &api::ProjectSpec) -> Result<(), Re
         let Some(context) = &container.security_context else { continue };
         let added = context.capabilities.as_ref().and_then(|capabilities| capabilities.add.as_ref());
         if context.privileged == Some(true) || added.is_some_and(|added| !added.is_empty()) {
-            return Err(privileged(&format!("container {}: privileged, or with added capabilities,", container.name)));
+            return Err(privileged(&format!(
+                "container {}: privileged, or with added capabilities,",
+                container.name
+            )));
         }
         if context.proc_mount.as_deref().is_some_and(|mount| mount != "Default") {
             return Err(privileged(&format!("container {}: procMount", container.name)));
@@ -101,7 +117,9 @@ pub fn pod_permitted(pod: &PodSpec, project: &api::ProjectSpec) -> Result<(), Re
 }
 
 fn privileged(what: &str) -> Refusal {
-    let text = format!("{what} is not allowed in this project: an administrator can set allowPrivileged of the project");
+    let text = format!(
+        "{what} is not allowed in this project: an administrator can set allowPrivileged of the project"
+    );
     Refusal::new("PrivilegedNotAllowed", text)
 }
 

@@ -30,6 +30,8 @@ pub const PREEMPTIBLE: &str = "berth.dev/preemptible";
 pub const PRIORITY: &str = "berth.dev/priority";
 /// Annotation of Pods, set by whoever saved their state: when, in RFC 3339.
 pub const CHECKPOINT: &str = "berth.dev/checkpoint";
+/// Annotation of Pods and claims: the epoch of the leader that placed them.
+pub const EPOCH: &str = "berth.dev/epoch";
 /// Annotation of Pods: who they are for.
 pub const USER: &str = "berth.dev/user";
 

@@ -85,8 +85,14 @@ pub fn cpu_text(cpu: Cpu) -> String {
 
 /// The canonical text of bytes, with a binary unit.
 pub fn bytes_text(bytes: Bytes) -> String {
-    let units =
-        [("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    let units = [
+        ("Ei", 1 << 60),
+        ("Pi", 1 << 50),
+        ("Ti", 1 << 40),
+        ("Gi", 1 << 30),
+        ("Mi", 1 << 20),
+        ("Ki", 1 << 10),
+    ];
     decimal_text(bytes.0, &units)
 }
 
@@ -267,9 +273,10 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_told_apart_from_what_is_too_large() {
-        for text in
-            ["", ".", "m", "Gi", "1 Gi", "1gi", "1K", "1.2.3", "1e", "1e1.5", "--1", "0x10", "é", "1e3Gi", "NaN"]
-        {
+        for text in [
+            "", ".", "m", "Gi", "1 Gi", "1gi", "1K", "1.2.3", "1e", "1e1.5", "--1", "0x10", "é", "1e3Gi",
+            "NaN",
+        ] {
             assert_eq!(bytes(text), Err(QuantityError::NotAQuantity(text.into())), "{text}");
         }
         for text in ["2Ei", "1e60", "99999999999999999999", "1e99999999"] {

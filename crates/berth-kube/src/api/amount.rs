@@ -135,7 +135,10 @@ fn checked_amount(not_a_quantity: &str, more: &[(&str, &str)]) -> Schema {
     const GUARD: &str = "!isQuantity(string(self))";
     let mut rules = vec![
         rule("isQuantity(string(self))", not_a_quantity),
-        rule(&format!("{GUARD} || quantity(string(self)).sign() >= 0"), "an amount cannot be negative"),
+        rule(
+            &format!("{GUARD} || quantity(string(self)).compareTo(quantity('0')) >= 0"),
+            "an amount cannot be negative",
+        ),
     ];
     rules.extend(more.iter().map(|(asked, message)| rule(&format!("{GUARD} || {asked}"), message)));
     json_schema!({
@@ -167,7 +170,10 @@ pub(super) fn gpus(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn gpu_memory(_: &mut SchemaGenerator) -> Schema {
     checked_amount(
         "write GPU memory as a quantity, such as 16Gi",
-        &[("quantity(string(self)).sign() > 0", "0 bytes of GPU memory hold nothing: leave gpuMemory out")],
+        &[(
+            "quantity(string(self)).compareTo(quantity('0')) > 0",
+            "0 bytes of GPU memory hold nothing: leave gpuMemory out",
+        )],
     )
 }
 
@@ -185,13 +191,16 @@ pub(super) fn memory(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn quota(_: &mut SchemaGenerator) -> Schema {
     checked_amount(
         "write an amount of GPUs, such as 4 or \"0.5\"",
-        &[("quantity(string(self)).compareTo(quantity('1M')) <= 0", "a million GPUs are the most there can be")],
+        &[(
+            "quantity(string(self)).compareTo(quantity('1M')) <= 0",
+            "a million GPUs are the most there can be",
+        )],
     )
 }
 
 /// Quotas by GPU model.
 pub(super) fn model_quotas(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "object", "maxProperties": 64, "additionalProperties": quota(generator) })
+    json_schema!({ "type": "object", "maxProperties": 16, "additionalProperties": quota(generator) })
 }
 
 /// A priority: a number, or a name.

@@ -13,7 +13,12 @@ use serde::{Deserialize, Serialize};
     doc = "Who has which part of the devices of one node. Kept by Berth; read it, but leave it as it is.",
     derive = "PartialEq",
     category = "berth",
-    printcolumn(name = "Allocations", type_ = "string", json_path = ".spec.allocations[*].claim", priority = 1),
+    printcolumn(
+        name = "Allocations",
+        type_ = "string",
+        json_path = ".spec.allocations[*].claim",
+        priority = 1
+    ),
     printcolumn(name = "Epoch", type_ = "integer", json_path = ".spec.epoch"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]

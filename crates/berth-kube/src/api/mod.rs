@@ -1,7 +1,10 @@
 //! The resources that people and Berth write: departments, projects, pools of nodes, workloads, and the ledger of the
 //! devices of each node. The API server judges what it can alone, by schema and rules; [`crate::convert`] judges the rest.
 
-#![allow(unreachable_pub, reason = "the derive for schemas makes public copies of structs inside of functions")]
+#![allow(
+    unreachable_pub,
+    reason = "the derive for schemas makes public copies of structs inside of functions"
+)]
 
 mod amount;
 mod ledger;
@@ -12,7 +15,9 @@ mod workload;
 
 pub use amount::Amount;
 pub use ledger::{DeviceAllocation, DeviceLedger, DeviceLedgerSpec};
-pub use owners::{Department, DepartmentSpec, Entitlement, OwnerStatus, Project, ProjectSpec};
+pub use owners::{
+    Department, DepartmentSpec, Entitlement, Member, MemberKind, OwnerStatus, Project, ProjectSpec,
+};
 pub use pool::{NodePool, NodePoolSpec, NodePoolStatus, PoolSelector};
 pub use status::{Progress, WorkloadPhase, WorkloadStatus};
 pub use workload::{ServiceType, TopologySpec, VolumeSpec, Workload, WorkloadKind, WorkloadSpec};

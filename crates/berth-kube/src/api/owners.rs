@@ -72,7 +72,7 @@ pub struct DepartmentSpec {
     pub entitlement: Entitlement,
     /// What it is entitled to in other pools, by the name of the pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 16))]
     pub pools: BTreeMap<String, Entitlement>,
 }
 
@@ -112,7 +112,7 @@ pub struct ProjectSpec {
     pub entitlement: Entitlement,
     /// What it is entitled to in other pools, by the name of the pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 16))]
     pub pools: BTreeMap<String, Entitlement>,
     /// Namespaces whose work is of this project; one called `berth-` and its name when absent. Those that do not exist
     /// are made. A namespace belongs to one project: the one that named it first keeps it.
@@ -123,13 +123,17 @@ pub struct ProjectSpec {
     #[x_kube(validation = Rule::new("self.all(name, !name.startsWith('kube-') && name != 'default')")
         .message("namespaces of Kubernetes itself, and `default`, belong to no project"))]
     pub namespaces: Vec<String>,
+    /// People who may submit work in its namespaces, as the cluster knows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub members: Vec<Member>,
     /// Labels of nodes that training, distributed work and inference may use, with the accepted values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32))]
     pub train_nodes: BTreeMap<String, Vec<String>>,
     /// Labels of nodes that interactive work may use, with the accepted values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32))]
     pub interactive_nodes: BTreeMap<String, Vec<String>>,
     /// Interactive work is ended after this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,6 +157,38 @@ pub struct ProjectSpec {
     /// Whether its work may be privileged, and see folders of the node.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_privileged: bool,
+}
+
+/// A person, or all persons of a group.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// `User` or `Group`.
+    #[serde(default)]
+    pub kind: MemberKind,
+    /// The name, as whoever authenticates people says it.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Whether a member is one person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemberKind {
+    /// One person.
+    #[default]
+    User,
+    /// Everybody of a group.
+    Group,
+}
+
+impl MemberKind {
+    /// As Kubernetes writes it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::User => "User",
+            Self::Group => "Group",
+        }
+    }
 }
 
 /// What a department or project has.

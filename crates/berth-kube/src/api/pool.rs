@@ -41,7 +41,7 @@ pub struct NodePoolSpec {
 pub struct PoolSelector {
     /// Labels that a node must have, all of them.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32))]
     pub match_labels: BTreeMap<String, String>,
 }
 

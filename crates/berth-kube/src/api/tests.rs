@@ -29,7 +29,8 @@ fn every_rule_of_ours_says_what_to_do() {
         let value = serde_json::to_value(crd).expect("is JSON");
         let mut found = Vec::new();
         schemas(&value, &mut found);
-        for rule in found.iter().filter_map(|schema| schema["x-kubernetes-validations"].as_array()).flatten() {
+        for rule in found.iter().filter_map(|schema| schema["x-kubernetes-validations"].as_array()).flatten()
+        {
             rules += 1;
             assert!(rule["message"].as_str().is_some_and(|text| text.len() > 20), "{rule}");
             assert!(rule["rule"].as_str().is_some_and(|text| !text.contains('\n')), "{rule}");

@@ -88,7 +88,11 @@ const FROZEN: [&str; 29] = [
 
 /// Either it was suspended, or nothing frozen has changed.
 fn frozen() -> String {
-    let same = FROZEN.map(|field| format!("self.?{field} == oldSelf.?{field}")).join(" && ");
+    // Written out: the cost of comparing two optional values is estimated as if they had no bounds.
+    let same = FROZEN.map(|field| {
+        format!("(has(self.{field}) ? has(oldSelf.{field}) && self.{field} == oldSelf.{field} : !has(oldSelf.{field}))")
+    });
+    let same = same.join(" && ");
     format!("oldSelf.?suspend.orValue(false) || ({same})")
 }
 
@@ -124,7 +128,7 @@ fn frozen() -> String {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.gpus) || !has(self.gpuMemory)")
     .message("ask for gpus or for gpuMemory, not for both").field_path(".gpuMemory"))]
-#[x_kube(validation = Rule::new("!has(self.gpuDevices) || has(self.gpuMemory) || (has(self.gpus) && isQuantity(string(self.gpus)) && quantity(string(self.gpus)).sign() > 0 && quantity(string(self.gpus)).compareTo(quantity('1')) < 0)")
+#[x_kube(validation = Rule::new("!has(self.gpuDevices) || has(self.gpuMemory) || (has(self.gpus) && isQuantity(string(self.gpus)) && quantity(string(self.gpus)).compareTo(quantity('0')) > 0 && quantity(string(self.gpus)).compareTo(quantity('1')) < 0)")
     .message("gpuDevices takes a part of several devices: say how much of each with a fraction in gpus, or with gpuMemory").field_path(".gpuDevices"))]
 #[x_kube(validation = Rule::new("!has(self.gpuModels) || size(self.gpuModels) == 0 || has(self.gpuMemory) || (has(self.gpus) && !(string(self.gpus) in ['0', '0.0', '0m']))")
     .message("gpuModels names models, but no GPU is asked for: say how many with gpus").field_path(".gpuModels"))]
@@ -220,7 +224,7 @@ pub struct WorkloadSpec {
     pub node_pool: Option<String>,
     /// Labels a node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(extend("maxProperties" = 64))]
     pub node_selector: BTreeMap<String, String>,
     /// How close together its workers must and should be.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 /// Objects as one YAML file for `kubectl apply -f`.
 pub fn yaml(objects: &[Value]) -> String {
-    let texts = objects.iter().map(|object| serde_saphyr::to_string(object).expect("JSON can be written as YAML"));
+    let texts =
+        objects.iter().map(|object| serde_saphyr::to_string(object).expect("JSON can be written as YAML"));
     texts.map(|text| format!("---\n{}\n", text.trim_end())).collect()
 }
 

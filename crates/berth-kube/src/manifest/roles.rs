@@ -1,0 +1,112 @@
+//! What the operator may do, verb by verb, and what people may do who submit work.
+
+use super::{OPERATOR, RESEARCHER, Settings, labels};
+use crate::names;
+use serde_json::{Value, json};
+
+/// Group, resources, verbs.
+type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const READ: &[&str] = &["get", "list", "watch"];
+const SEE: &[&str] = &["list", "watch"];
+
+/// What the operator may do in the whole cluster.
+const OPERATOR_RULES: [Rule; 20] = [
+    // What is there.
+    ("", &["nodes", "persistentvolumeclaims", "persistentvolumes"], SEE),
+    ("storage.k8s.io", &["storageclasses"], SEE),
+    ("resource.k8s.io", &["resourceslices", "deviceclasses"], SEE),
+    ("scheduling.k8s.io", &["podgroups"], SEE),
+    (names::GROUP, &["departments", "nodepools", "projects", "workloads"], READ),
+    // Pods of workloads are made and taken away; those of others are only bound and evicted.
+    ("", &["pods"], &["create", "delete", "get", "list", "watch"]),
+    ("", &["pods/binding", "pods/eviction"], &["create"]),
+    ("", &["pods/status"], &["patch"]),
+    // Devices: the claim, and the ledger of its node before it.
+    ("resource.k8s.io", &["resourceclaims"], &["create", "delete", "get", "list", "watch"]),
+    ("resource.k8s.io", &["resourceclaims/status"], &["patch", "update"]),
+    ("resource.k8s.io", &["resourceclaims/binding"], &["patch", "update"]),
+    (names::GROUP, &["deviceledgers"], &["create", "delete", "get", "list", "update", "watch"]),
+    // What is said about it.
+    (
+        names::GROUP,
+        &["departments/status", "nodepools/status", "projects/status", "workloads/status"],
+        &["patch"],
+    ),
+    ("events.k8s.io", &["events"], &["create", "patch"]),
+    // How workloads are reached.
+    ("", &["services"], &["create", "delete", "list", "patch", "watch"]),
+    ("networking.k8s.io", &["ingresses"], &["create", "delete", "list", "patch", "watch"]),
+    // What projects get.
+    ("", &["namespaces"], &["create", "get", "list", "patch", "watch"]),
+    ("", &["serviceaccounts"], &["create", "patch"]),
+    ("rbac.authorization.k8s.io", &["rolebindings"], &["create", "delete", "patch"]),
+    // A workload is suspended by its project's idle limit.
+    (names::GROUP, &["workloads"], &["patch"]),
+];
+
+/// What the operator may do in its own namespace.
+const OWN_RULES: [Rule; 1] = [("coordination.k8s.io", &["leases"], &["create", "get", "update"])];
+
+/// What people may do who submit work, where they are members.
+const RESEARCHER_RULES: [Rule; 4] = [
+    (names::GROUP, &["workloads"], &["create", "delete", "get", "list", "patch", "update", "watch"]),
+    ("", &["pods", "pods/log", "services", "persistentvolumeclaims", "events"], READ),
+    ("events.k8s.io", &["events"], READ),
+    ("resource.k8s.io", &["resourceclaims"], READ),
+];
+
+fn rules(rules: &[Rule]) -> Vec<Value> {
+    let one = |(group, resources, verbs): &Rule| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    rules.iter().map(one).collect()
+}
+
+/// What the operator may do in the whole cluster, as rules of a cluster role.
+pub fn operator_rules() -> Vec<Value> {
+    let mut all = rules(&OPERATOR_RULES);
+    // It may bind this one role to members of projects, and no other.
+    all.push(json!({
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["clusterroles"],
+        "resourceNames": [RESEARCHER],
+        "verbs": ["bind"],
+    }));
+    all
+}
+
+/// What members of a project may do in its namespaces, as rules of a cluster role.
+pub fn researcher_rules() -> Vec<Value> {
+    rules(&RESEARCHER_RULES)
+}
+
+pub(super) fn objects(settings: &Settings) -> Vec<Value> {
+    let namespace = &settings.namespace;
+    let subject = json!([{ "kind": "ServiceAccount", "name": OPERATOR, "namespace": namespace }]);
+    let reference =
+        |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": OPERATOR });
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let inside = json!({ "name": OPERATOR, "namespace": namespace, "labels": labels() });
+    let everywhere = json!({ "name": OPERATOR, "labels": labels() });
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": inside,
+            // The one Pod that needs a token asks for it.
+            "automountServiceAccountToken": false,
+        }),
+        json!({ "apiVersion": rbac, "kind": "ClusterRole", "metadata": everywhere, "rules": operator_rules() }),
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": everywhere,
+            "roleRef": reference("ClusterRole"), "subjects": subject,
+        }),
+        json!({ "apiVersion": rbac, "kind": "Role", "metadata": inside, "rules": rules(&OWN_RULES) }),
+        json!({
+            "apiVersion": rbac, "kind": "RoleBinding", "metadata": inside,
+            "roleRef": reference("Role"), "subjects": subject,
+        }),
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRole",
+            "metadata": { "name": RESEARCHER, "labels": { "app.kubernetes.io/name": "berth" } },
+            "rules": researcher_rules(),
+        }),
+    ]
+}

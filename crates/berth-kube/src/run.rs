@@ -1,0 +1,217 @@
+//! The process: leads, watches, decides, writes.
+//!
+//! ```text
+//! lease --> watches --News--> one thread: World --Effect--> Writer --News--> ...
+//! ```
+
+use crate::{
+    api,
+    lease::{Fence, Leadership},
+    seen::objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
+    watch::{Followed, News, follow},
+    world::{Seen, Settings, World},
+    write::{Ledgers, Requests, WriteError, Writer},
+};
+use anyhow::{Context, Result, bail};
+use berth_types::{Policy, Time};
+use kube::{Api, Client, Config, api::ListParams};
+use serde_json::json;
+use std::{
+    collections::BTreeSet,
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// News that are taken at once, so that a flood is decided in a few plans and none of them waits for its end.
+const AT_ONCE: usize = 20_000;
+/// Explanations between two looks at the news.
+const EXPLANATIONS: usize = 4;
+/// The longest sleep.
+const SLEEP: Duration = Duration::from_secs(60);
+/// The oldest Kubernetes that has what is needed.
+const OLDEST: u32 = 34;
+
+/// How the operator runs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The namespace of its lease.
+    pub namespace: String,
+    /// Who it is; unique for each process.
+    pub identity: String,
+    /// Settings of the engine.
+    pub policy: Policy,
+}
+
+impl Options {
+    /// Usual settings for a process in this namespace.
+    pub fn new(namespace: impl Into<String>) -> Self {
+        let mut random = [0u8; 6];
+        getrandom::fill(&mut random).expect("the system has random numbers");
+        let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".into());
+        Self { namespace: namespace.into(), identity: format!("{host}-{random}"), policy: Policy::default() }
+    }
+}
+
+/// A client as the operator needs it: what is tried again, and when, is its own decision.
+pub fn client(mut config: Config) -> Result<Client> {
+    config.default_retry = false;
+    config.read_timeout = None;
+    Client::try_from(config).context("the cluster's address or certificates cannot be used")
+}
+
+/// Leads when it may, and places Pods until told to stop or until somebody else leads.
+pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
+    let version = client.apiserver_version().await.context("the API server does not answer")?;
+    let minor: u32 = version.minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    if version.major == "1" && minor < OLDEST {
+        bail!("Kubernetes 1.{minor} is too old; Berth needs 1.{OLDEST} or newer");
+    }
+    let fence = Fence::closed();
+    let leadership = Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
+    tokio::pin!(stop);
+    let lease = tokio::select! {
+        lease = leadership.acquire() => lease.context("the lease cannot be had; does the role allow it?")?,
+        () = &mut stop => return Ok(()),
+    };
+    tracing::info!(identity = options.identity, "leads");
+    let requests = Requests::new(client.clone(), fence);
+    let ledgers = take_over(&client, &requests).await?;
+    let (news, heard) = channel();
+    let writer = Writer::new(requests.clone(), ledgers, news.clone());
+    let kinds = watch_all(&client, &news);
+    let (over, ended) = tokio::sync::oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    let policy = options.policy.clone();
+    let deciding = std::thread::Builder::new().name("world".into()).spawn(move || {
+        let _in_runtime = runtime.enter();
+        let result = decide(World::new(Settings { policy }), &heard, &writer, kinds);
+        let _ = over.send(result);
+    });
+    let deciding = deciding.context("a thread cannot be started")?;
+    let result = tokio::select! {
+        why = leadership.keep(lease) => Err(anyhow::anyhow!("stopped leading: {why}")),
+        result = ended => result.unwrap_or_else(|_| bail!("the deciding thread ended")),
+        () = &mut stop => Ok(()),
+    };
+    // Nobody listens any more: watches end, and the thread with them.
+    let _ = news.send(News::Stop);
+    requests.quiet().await;
+    leadership.release().await;
+    tokio::task::spawn_blocking(move || deciding.join()).await.ok();
+    result
+}
+
+/// Watches everything that matters; gives what must have been listed before anything is decided.
+fn watch_all(client: &Client, news: &Sender<News>) -> BTreeSet<&'static str> {
+    fn watch<T: Followed>(client: &Client, news: &Sender<News>, kinds: &mut BTreeSet<&'static str>) {
+        kinds.insert(T::PATH);
+        tokio::spawn(follow::<T>(client.clone(), news.clone()));
+    }
+    let mut kinds = BTreeSet::new();
+    watch::<NodeObject>(client, news, &mut kinds);
+    watch::<PodObject>(client, news, &mut kinds);
+    watch::<SliceObject>(client, news, &mut kinds);
+    watch::<ClaimObject>(client, news, &mut kinds);
+    watch::<PodGroupObject>(client, news, &mut kinds);
+    watch::<api::Department>(client, news, &mut kinds);
+    watch::<api::Project>(client, news, &mut kinds);
+    watch::<api::NodePool>(client, news, &mut kinds);
+    watch::<api::Workload>(client, news, &mut kinds);
+    kinds
+}
+
+/// Takes over from whoever led before: a claim that a ledger names and that has nothing was about to get something, and a
+/// request of that kind may still be under way. The claim is written to, so that such a request finds another version.
+async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
+    let ledgers: Api<api::DeviceLedger> = Api::all(client.clone());
+    let found = match ledgers.list(&ListParams::default()).await {
+        Ok(found) => found.items,
+        Err(kube::Error::Api(status)) if status.code == 404 => bail!(
+            "the cluster does not know Berth's resources; apply the manifest that `berth operator manifest` writes"
+        ),
+        Err(error) => return Err(error).context("ledgers of devices cannot be read"),
+    };
+    let ledgers = Ledgers::found(found);
+    for (claim, uid) in ledgers.claims() {
+        let path = format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name);
+        let found: ClaimObject = match requests.get(&path).await {
+            Ok(found) => serde_json::from_slice(&found).context("a claim cannot be read")?,
+            Err(WriteError::Refused { code: 404, .. }) => continue,
+            Err(error) => return Err(error).context("a claim cannot be read"),
+        };
+        if found.status.allocation.is_some() || *found.metadata.uid != *uid {
+            continue;
+        }
+        let epoch = requests.epoch()?.to_string();
+        let body = json!({ "metadata": { "uid": &*uid, "annotations": { crate::names::EPOCH: epoch } } });
+        match requests.merge(&path, &body).await {
+            Ok(_) | Err(WriteError::Refused { code: 404 | 409, .. }) => {}
+            Err(error) => return Err(error).context("a claim cannot be taken over"),
+        }
+    }
+    Ok(ledgers)
+}
+
+/// Decides, until told to stop.
+fn decide(
+    mut world: World,
+    heard: &Receiver<News>,
+    writer: &Writer,
+    mut unlisted: BTreeSet<&'static str>,
+) -> Result<()> {
+    let mut first = Vec::new();
+    while !unlisted.is_empty() {
+        match heard.recv() {
+            Ok(News::Seen(seen)) => first.push(seen),
+            Ok(News::Listed(kind) | News::Absent(kind)) => {
+                unlisted.remove(kind);
+            }
+            Ok(News::Failed { kind, message }) => tracing::warn!(kind, message, "cannot be read yet"),
+            Ok(News::Stop) | Err(_) => return Ok(()),
+        }
+    }
+    let effects = world.first_look(now(), first);
+    tracing::info!(nodes = world.engine().nodes().len(), "everything is known");
+    writer.carry_out(effects);
+    let mut seen = Vec::new();
+    loop {
+        let wait = world.next_instant().map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).min(SLEEP));
+        let mut next = if world.has_unexplained() {
+            heard.try_recv().map_err(|error| match error {
+                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            })
+        } else {
+            heard.recv_timeout(wait)
+        };
+        let idle = next.is_err();
+        loop {
+            match next {
+                Ok(News::Seen(one)) => {
+                    if let Seen::ClaimGone(key) = &one {
+                        writer.released(key);
+                    }
+                    seen.push(one);
+                }
+                Ok(News::Listed(_) | News::Absent(_)) => {}
+                Ok(News::Failed { kind, message }) => tracing::warn!(kind, message, "cannot be read"),
+                Ok(News::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+            if seen.len() >= AT_ONCE {
+                break;
+            }
+            next = heard.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+        }
+        writer.carry_out(world.step(now(), seen.drain(..)));
+        if idle && world.has_unexplained() {
+            writer.carry_out(world.explain_some(EXPLANATIONS));
+        }
+    }
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(since.as_millis() as u64)
+}

@@ -1,0 +1,376 @@
+//! Objects of Kubernetes, as far as they are read. What is not named here is skipped while it is parsed, because most of a Pod
+//! is of no interest to a scheduler and there are many of them.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Labels, annotations, selectors, amounts.
+pub(crate) type Texts = BTreeMap<String, String>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Meta {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) creation_timestamp: Option<jiff::Timestamp>,
+    pub(crate) deletion_timestamp: Option<jiff::Timestamp>,
+    pub(crate) labels: Texts,
+    pub(crate) annotations: Texts,
+    pub(crate) owner_references: Vec<Owner>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Owner {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) controller: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: NodeSpec,
+    pub(crate) status: NodeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeSpec {
+    pub(crate) unschedulable: bool,
+    pub(crate) taints: Vec<Taint>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(default)]
+pub(crate) struct Taint {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) effect: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeStatus {
+    pub(crate) allocatable: Texts,
+    pub(crate) conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Condition {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) status: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: PodSpec,
+    pub(crate) status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSpec {
+    pub(crate) scheduler_name: String,
+    pub(crate) node_name: Option<String>,
+    pub(crate) node_selector: Texts,
+    pub(crate) affinity: Option<Affinity>,
+    pub(crate) tolerations: Vec<Toleration>,
+    pub(crate) topology_spread_constraints: Vec<SpreadConstraint>,
+    pub(crate) containers: Vec<Container>,
+    pub(crate) init_containers: Vec<Container>,
+    pub(crate) overhead: Texts,
+    pub(crate) resource_claims: Vec<PodClaim>,
+    pub(crate) scheduling_gates: Vec<serde::de::IgnoredAny>,
+    pub(crate) scheduling_group: Option<SchedulingGroup>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) termination_grace_period_seconds: Option<u64>,
+    pub(crate) active_deadline_seconds: Option<u64>,
+    pub(crate) volumes: Vec<Volume>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SchedulingGroup {
+    pub(crate) pod_group_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Container {
+    pub(crate) resources: Resources,
+    pub(crate) restart_policy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Resources {
+    pub(crate) requests: Texts,
+    pub(crate) limits: Texts,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodClaim {
+    pub(crate) name: String,
+    pub(crate) resource_claim_name: Option<String>,
+    pub(crate) resource_claim_template_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Volume {
+    pub(crate) persistent_volume_claim: Option<VolumeClaim>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeClaim {
+    pub(crate) claim_name: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(default)]
+pub(crate) struct Toleration {
+    pub(crate) key: String,
+    pub(crate) operator: String,
+    pub(crate) value: String,
+    pub(crate) effect: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SpreadConstraint {
+    pub(crate) when_unsatisfiable: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Affinity {
+    pub(crate) node_affinity: Option<NodeAffinity>,
+    pub(crate) pod_affinity: Option<PodAffinity>,
+    pub(crate) pod_anti_affinity: Option<PodAffinity>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub(crate) required: Option<NodeTerms>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeTerms {
+    pub(crate) node_selector_terms: Vec<NodeTerm>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeTerm {
+    pub(crate) match_expressions: Vec<Expression>,
+    pub(crate) match_fields: Vec<Expression>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(default)]
+pub(crate) struct Expression {
+    pub(crate) key: String,
+    pub(crate) operator: String,
+    pub(crate) values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub(crate) required: Vec<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    pub(crate) phase: String,
+    pub(crate) reason: String,
+    pub(crate) start_time: Option<jiff::Timestamp>,
+    pub(crate) resource_claim_statuses: Vec<PodClaimStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodClaimStatus {
+    pub(crate) name: String,
+    pub(crate) resource_claim_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SliceObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: SliceSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SliceSpec {
+    pub(crate) driver: String,
+    pub(crate) node_name: Option<String>,
+    pub(crate) pool: SlicePool,
+    pub(crate) devices: Vec<SliceDevice>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SlicePool {
+    pub(crate) name: String,
+    pub(crate) generation: i64,
+    pub(crate) resource_slice_count: i64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SliceDevice {
+    pub(crate) name: String,
+    pub(crate) allow_multiple_allocations: bool,
+    pub(crate) attributes: BTreeMap<String, Attribute>,
+    pub(crate) capacity: BTreeMap<String, Capacity>,
+    pub(crate) taints: Vec<Taint>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Attribute {
+    pub(crate) string: Option<String>,
+    pub(crate) int: Option<i64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Capacity {
+    pub(crate) value: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClaimObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: ClaimSpec,
+    pub(crate) status: ClaimStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClaimSpec {
+    pub(crate) devices: ClaimDevices,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClaimDevices {
+    pub(crate) requests: Vec<DeviceRequest>,
+    pub(crate) constraints: Vec<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeviceRequest {
+    pub(crate) name: String,
+    pub(crate) exactly: Option<ExactRequest>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ExactRequest {
+    pub(crate) device_class_name: String,
+    pub(crate) allocation_mode: String,
+    pub(crate) count: Option<u64>,
+    pub(crate) selectors: Vec<DeviceSelector>,
+    pub(crate) capacity: Option<CapacityRequests>,
+    pub(crate) admin_access: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DeviceSelector {
+    pub(crate) cel: Cel,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Cel {
+    pub(crate) expression: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CapacityRequests {
+    pub(crate) requests: Texts,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClaimStatus {
+    pub(crate) allocation: Option<Allocation>,
+    pub(crate) reserved_for: Vec<Consumer>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Consumer {
+    pub(crate) uid: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Allocation {
+    pub(crate) devices: AllocationDevices,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AllocationDevices {
+    pub(crate) results: Vec<AllocationResult>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AllocationResult {
+    pub(crate) driver: String,
+    pub(crate) pool: String,
+    pub(crate) device: String,
+    pub(crate) consumed_capacity: Texts,
+}
+
+/// A native group of Pods.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodGroupObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: PodGroupSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodGroupSpec {
+    pub(crate) scheduling_policy: GroupPolicy,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GroupPolicy {
+    pub(crate) gang: Option<Gang>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Gang {
+    pub(crate) min_count: u32,
+}

@@ -1,0 +1,351 @@
+//! Pods: what they ask for, where they are, and with whom they belong.
+
+use super::{
+    Key, Refusal, Text,
+    nodes_for::NodesFor,
+    objects::{Container, PodObject, PodSpec},
+};
+use crate::{names, quantity};
+use berth_types::{Bytes, Cpu, Kind, Span, Time};
+use std::{num::NonZeroU8, sync::Arc};
+
+/// Labels or annotations by which Pods name a group, and how many of it must start together: ours, those of the older
+/// scheduler plugins, and those of leaders with their workers.
+const GROUPS: [(&str, &str); 3] = [
+    (names::GROUP_NAME, names::GROUP_SIZE),
+    ("pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"),
+    ("leaderworkerset.sigs.k8s.io/group-key", "leaderworkerset.sigs.k8s.io/size"),
+];
+
+/// Kinds whose Pods are made again whenever one ends.
+const ENDLESS: [&str; 3] = ["ReplicaSet", "ReplicationController", "StatefulSet"];
+
+/// How the reasons begin with which a node refuses a Pod that was bound to it.
+const TURNED_AWAY: [&str; 5] = ["OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodeShutdown", "TopologyAffinityError"];
+
+/// A Pod, as far as it matters where something runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PodSeen {
+    pub(crate) uid: Text,
+    pub(crate) key: Key,
+    pub(crate) version: Text,
+    pub(crate) created: Time,
+    /// When its node took it.
+    pub(crate) started: Option<Time>,
+    /// It is ours to place.
+    pub(crate) ours: bool,
+    pub(crate) node: Option<Text>,
+    pub(crate) stage: Stage,
+    /// Somebody has asked for its end.
+    pub(crate) leaving: bool,
+    /// It is not to be placed yet.
+    pub(crate) gated: bool,
+    pub(crate) cpu: Cpu,
+    pub(crate) memory: Bytes,
+    pub(crate) gpus: PodGpus,
+    pub(crate) nodes_for: Arc<NodesFor>,
+    pub(crate) member: Member,
+    /// The project it names, which must be that of its namespace.
+    pub(crate) project: Option<Text>,
+    pub(crate) kind: Kind,
+    pub(crate) preemptible: bool,
+    pub(crate) priority: i32,
+    pub(crate) grace: Span,
+    pub(crate) max_run: Option<Span>,
+    /// When it last saved its state.
+    pub(crate) checkpoint: Option<Time>,
+    /// Whoever makes another in its stead when it is gone.
+    pub(crate) owner: Option<Text>,
+    /// Its owner wants it to run for ever.
+    pub(crate) endless: bool,
+    /// Its node would not have it; what it should do was never tried.
+    pub(crate) turned_away: bool,
+    /// Volumes it mounts, by the name of their claim.
+    pub(crate) volumes: Vec<Text>,
+    /// What it asks for that cannot be honoured.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// How far a Pod is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+/// How a Pod asks for devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PodGpus {
+    None,
+    /// So many, by number.
+    Counted(NonZeroU8),
+    /// By a claim.
+    Claimed(Key),
+    /// By a claim that is yet to be made for it.
+    Unmade,
+}
+
+/// With whom a Pod starts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Member {
+    /// With nobody.
+    Alone,
+    /// It is a task of a workload of ours.
+    Workload { uid: Text, rank: u32, run: u32 },
+    /// With a number of others that name the same group.
+    Group { name: Text, min: u32 },
+    /// With those of a native group, which says how many.
+    Native { name: Text },
+}
+
+impl PodSeen {
+    pub(crate) fn of(pod: PodObject) -> Self {
+        let PodObject { metadata: meta, spec, status } = pod;
+        let annotation = |name: &str| meta.annotations.get(name).or_else(|| meta.labels.get(name));
+        let mut refusal = None;
+        let mut refuse = |reason: &'static str, message: String| {
+            refusal.get_or_insert_with(|| Refusal::new(reason, message));
+        };
+        let asked = match asked(&spec) {
+            Ok(asked) => asked,
+            Err(message) => {
+                refuse("UnsupportedResource", message);
+                Asked::default()
+            }
+        };
+        let affinity = spec.affinity.as_ref();
+        let required = |of: Option<&super::objects::PodAffinity>| of.is_some_and(|of| !of.required.is_empty());
+        if required(affinity.and_then(|affinity| affinity.pod_affinity.as_ref()))
+            || required(affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()))
+        {
+            refuse("UnsupportedConstraint", "Berth does not know required affinity between Pods; name a group, or a topology on a Workload".into());
+        }
+        if spec.topology_spread_constraints.iter().any(|one| one.when_unsatisfiable != "ScheduleAnyway") {
+            refuse("UnsupportedConstraint", "Berth does not know spread constraints that must hold; use ScheduleAnyway".into());
+        }
+        let gpus = match claims(&spec, &status.resource_claim_statuses, &meta.namespace) {
+            Ok(None) => asked.gpus.map_or(PodGpus::None, PodGpus::Counted),
+            Ok(Some(_)) if asked.gpus.is_some() => {
+                refuse("UnsupportedClaim", format!("it asks for {} and by a claim; one of them is enough", names::COUNTED_GPU));
+                PodGpus::None
+            }
+            Ok(Some(gpus)) => gpus,
+            Err(message) => {
+                refuse("UnsupportedClaim", message);
+                PodGpus::None
+            }
+        };
+        let kind = match annotation(names::KIND).map(String::as_str) {
+            None if meta.labels.contains_key("notebook-name") => Kind::Interactive,
+            None | Some("train") => Kind::Train,
+            Some("interactive") => Kind::Interactive,
+            Some("distributed") => Kind::Distributed,
+            Some("inference") => Kind::Inference,
+            Some(other) => {
+                refuse("UnknownKind", format!("{} is {other}; it is train, interactive, distributed or inference", names::KIND));
+                Kind::Train
+            }
+        };
+        let preemptible = match annotation(names::PREEMPTIBLE).map(String::as_str) {
+            Some("true") => true,
+            Some("false") => false,
+            _ => kind.preemptible(),
+        };
+        let priority = annotation(names::PRIORITY).and_then(|text| text.parse().ok());
+        let terms = affinity
+            .and_then(|affinity| affinity.node_affinity.as_ref())
+            .and_then(|affinity| affinity.required.clone());
+        let stage = match status.phase.as_str() {
+            "Running" => Stage::Running,
+            "Succeeded" => Stage::Succeeded,
+            "Failed" => Stage::Failed,
+            _ => Stage::Pending,
+        };
+        let owner = meta.owner_references.iter().find(|owner| owner.controller);
+        let volumes = spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        Self {
+            member: member(&meta, &spec, &mut refuse),
+            volumes: volumes.map(|claim| claim.claim_name.as_str().into()).collect(),
+            uid: meta.uid.as_str().into(),
+            key: Key::new(&meta.namespace, &meta.name),
+            version: meta.resource_version.as_str().into(),
+            created: time(meta.creation_timestamp),
+            started: status.start_time.map(|at| time(Some(at))),
+            owner: owner.map(|owner| owner.uid.as_str().into()),
+            endless: owner.is_some_and(|owner| ENDLESS.contains(&owner.kind.as_str())),
+            turned_away: TURNED_AWAY.iter().any(|reason| status.reason.starts_with(reason)),
+            ours: spec.scheduler_name == names::SCHEDULER,
+            node: spec.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
+            stage,
+            leaving: meta.deletion_timestamp.is_some(),
+            gated: !spec.scheduling_gates.is_empty(),
+            cpu: asked.cpu,
+            memory: asked.memory,
+            gpus,
+            nodes_for: Arc::new(NodesFor::new(&spec.node_selector, terms, &spec.tolerations, asked.disk)),
+            project: annotation(names::PROJECT).map(|text| text.as_str().into()),
+            kind,
+            preemptible,
+            priority: priority
+                .or(spec.priority.filter(|priority| *priority != 0))
+                .unwrap_or_else(|| kind.priority(preemptible)),
+            grace: Span::secs(spec.termination_grace_period_seconds.unwrap_or(30)),
+            max_run: spec.active_deadline_seconds.map(Span::secs),
+            checkpoint: annotation(names::CHECKPOINT)
+                .and_then(|text| text.parse().ok())
+                .map(|at: jiff::Timestamp| time(Some(at))),
+            refusal,
+        }
+    }
+
+    /// Whether it is over, whatever became of it.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Succeeded | Stage::Failed)
+    }
+}
+
+/// Milliseconds since 1970; what is before is then.
+pub(crate) fn time(at: Option<jiff::Timestamp>) -> Time {
+    Time(at.map_or(0, |at| u64::try_from(at.as_millisecond()).unwrap_or(0)))
+}
+
+fn member(
+    meta: &super::objects::Meta,
+    spec: &PodSpec,
+    refuse: &mut impl FnMut(&'static str, String),
+) -> Member {
+    let text = |name: &str| meta.labels.get(name).or_else(|| meta.annotations.get(name));
+    let number = |name: &str| text(name).and_then(|text| text.parse::<u32>().ok());
+    let owner = meta.owner_references.iter().find(|owner| owner.controller);
+    if let Some(owner) = owner.filter(|owner| owner.kind == "Workload" && meta.labels.contains_key(names::WORKLOAD)) {
+        let (rank, run) = (number(names::RANK).unwrap_or(0), number(names::RUN).unwrap_or(0));
+        return Member::Workload { uid: owner.uid.as_str().into(), rank, run };
+    }
+    if let Some(name) = spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref()) {
+        return Member::Native { name: name.into() };
+    }
+    for (group, size) in GROUPS {
+        let Some(name) = text(group) else { continue };
+        match number(size).filter(|size| *size > 0) {
+            Some(min) => return Member::Group { name: name.as_str().into(), min },
+            None => {
+                refuse("UnsizedGroup", format!("it names a group by {group}; {size} must say how many Pods start together"));
+                return Member::Alone;
+            }
+        }
+    }
+    Member::Alone
+}
+
+/// What the containers of a Pod ask for together.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked {
+    cpu: Cpu,
+    memory: Bytes,
+    disk: u64,
+    gpus: Option<NonZeroU8>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    cpu: u64,
+    memory: u64,
+    disk: u64,
+    gpus: u64,
+}
+
+impl Sum {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            memory: self.memory.saturating_add(other.memory),
+            disk: self.disk.saturating_add(other.disk),
+            gpus: self.gpus.saturating_add(other.gpus),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.max(other.cpu),
+            memory: self.memory.max(other.memory),
+            disk: self.disk.max(other.disk),
+            gpus: self.gpus.max(other.gpus),
+        }
+    }
+}
+
+/// As Kubernetes counts: containers together with those that run beside them from the start, or one that runs before,
+/// whichever is more.
+fn asked(spec: &PodSpec) -> Result<Asked, String> {
+    let mut before = Sum::default();
+    let mut beside = Sum::default();
+    for container in &spec.init_containers {
+        let own = sum(container)?;
+        match container.restart_policy.as_deref() {
+            Some("Always") => {
+                beside = beside.plus(own);
+                before = before.max(beside);
+            }
+            _ => before = before.max(beside.plus(own)),
+        }
+    }
+    let mut together = beside;
+    for container in &spec.containers {
+        together = together.plus(sum(container)?);
+    }
+    let overhead = amounts(&spec.overhead)?;
+    let sum = together.max(before).plus(overhead);
+    let gpus = u8::try_from(sum.gpus).map_err(|_| format!("{} of {} on one node", sum.gpus, names::COUNTED_GPU))?;
+    Ok(Asked {
+        cpu: Cpu(sum.cpu.min(Cpu::MAX.0)),
+        memory: Bytes(sum.memory.min(Bytes::MAX.0)),
+        disk: sum.disk,
+        gpus: NonZeroU8::new(gpus),
+    })
+}
+
+fn sum(container: &Container) -> Result<Sum, String> {
+    let mut sum = amounts(&container.resources.requests)?;
+    // Kubernetes copies limits to requests when a Pod is made, so this is for what nobody copied.
+    if let Some(limit) = container.resources.limits.get(names::COUNTED_GPU) {
+        sum.gpus = sum.gpus.max(quantity::count(limit).map_err(|error| error.to_string())?);
+    }
+    Ok(sum)
+}
+
+fn amounts(amounts: &super::objects::Texts) -> Result<Sum, String> {
+    let mut sum = Sum::default();
+    for (name, amount) in amounts {
+        let wrong = |error: quantity::QuantityError| format!("{name}: {error}");
+        match name.as_str() {
+            "cpu" => sum.cpu = quantity::cpu(amount).map_err(wrong)?.0,
+            "memory" => sum.memory = quantity::bytes(amount).map_err(wrong)?.0,
+            "ephemeral-storage" => sum.disk = quantity::bytes(amount).map_err(wrong)?.0,
+            names::COUNTED_GPU => sum.gpus = quantity::count(amount).map_err(wrong)?,
+            _ if quantity::gpus(amount).is_ok_and(|amount| amount.is_zero()) => {}
+            _ => return Err(format!("Berth does not know how to share {name}")),
+        }
+    }
+    Ok(sum)
+}
+
+/// The one claim by which a Pod asks for devices, if it does.
+fn claims(
+    spec: &PodSpec,
+    made: &[super::objects::PodClaimStatus],
+    namespace: &str,
+) -> Result<Option<PodGpus>, String> {
+    let claim = match spec.resource_claims.as_slice() {
+        [] => return Ok(None),
+        [claim] => claim,
+        _ => return Err("it has several claims; Berth allocates one for each Pod".into()),
+    };
+    let made = || made.iter().find(|made| made.name == claim.name).and_then(|made| made.resource_claim_name.as_deref());
+    let name = match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
+        (Some(name), _) => Some(name.as_str()),
+        _ => made(),
+    };
+    Ok(Some(name.map_or(PodGpus::Unmade, |name| PodGpus::Claimed(Key::new(namespace, name)))))
+}

@@ -1,0 +1,596 @@
+//! Groups of Pods: each is one workload of the engine, made of a Workload of ours or of Pods that anybody made.
+
+use super::{STRANGERS, Vacancy, World, nodes};
+use crate::{
+    api, convert, guard,
+    seen::{
+        Key, Refusal, Text,
+        nodes_for::NodesFor,
+        objects::{Texts, Toleration},
+        pod::{Member, PodGpus, PodSeen, Stage},
+    },
+};
+use berth_types::{
+    AfterStop, DeviceShare, GpuRequest, Kind, Name, Phase, Place, Request, Selector, Span,
+    Spread, Task, Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU8,
+    sync::Arc,
+};
+
+/// What makes Pods one group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum GroupKey {
+    /// A Pod of its own.
+    Pod(Text),
+    /// A Workload, by its unique id.
+    Workload(Text),
+    /// A name that Pods of one namespace agree on.
+    Named(Key),
+    /// A native group.
+    Native(Key),
+}
+
+/// A group of Pods.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) key: GroupKey,
+    pub(crate) namespace: Text,
+    /// The Workload it is, if it is one.
+    pub(crate) workload: Option<Arc<api::Workload>>,
+    /// Its Pods, those that are over included.
+    pub(crate) pods: BTreeSet<Text>,
+    /// The tasks of its present run.
+    pub(crate) ranks: BTreeMap<u32, Rank>,
+    /// Its place in the queue, kept through evictions.
+    pub(crate) submitted: Time,
+    pub(crate) evicted: Option<Time>,
+    pub(crate) evictions: u32,
+    pub(crate) run: u32,
+    pub(crate) failures: u32,
+    pub(crate) started: Option<Time>,
+    /// A start is under way; nothing is told to its Pods until it is known what became of it.
+    pub(crate) starting: bool,
+    /// Starts that came to nothing, one after the other.
+    pub(crate) refused_starts: u32,
+    /// It is not to be tried again before this.
+    pub(crate) not_before: Option<Time>,
+    /// It cannot be evicted before this, because something refused to let its Pods go.
+    pub(crate) protected: Option<Time>,
+    /// Its Pods leave by an eviction, which others may refuse; not by its own end.
+    pub(crate) leaves_politely: bool,
+    /// The demand on nodes it holds a label of.
+    pub(crate) demand: Option<Arc<NodesFor>>,
+    /// Why it is not in the queue.
+    pub(crate) refusal: Option<Refusal>,
+    /// What was last said about it.
+    pub(crate) said: super::status::Said,
+}
+
+/// A task of the present run.
+#[derive(Debug)]
+pub(crate) struct Rank {
+    /// Its Pod, once it is known.
+    pub(crate) pod: Option<Text>,
+    /// It is part of a start that is under way.
+    pub(crate) ordered: bool,
+    /// Its Pod is known to be gone.
+    pub(crate) gone: bool,
+    /// Its Pod was told to go.
+    pub(crate) told: bool,
+}
+
+/// What a group is to be for the engine.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// In the queue, or where it already is.
+    There(Box<Workload>),
+    /// Not yet.
+    Waits(Option<Refusal>),
+    /// Not any more.
+    Over,
+}
+
+/// When a Workload came to the queue: exactly, if that was written down, or by its age.
+pub(super) fn queued_at(workload: &api::Workload) -> Time {
+    let exact = workload.status.as_ref().and_then(|status| status.queued_at.as_ref()).map(|at| at.0);
+    let created = workload.metadata.creation_timestamp.as_ref().map(|at| at.0);
+    crate::seen::pod::time(exact.or(created))
+}
+
+impl World {
+    pub(super) fn on_pod(&mut self, pod: PodSeen) {
+        let uid = pod.uid.clone();
+        let before = self.pods.insert(uid.clone(), Arc::new(pod));
+        let pod = Arc::clone(&self.pods[&uid]);
+        let occupies = |pod: &PodSeen| pod.node.clone().filter(|_| !pod.is_over());
+        let (was, is) = (before.as_deref().and_then(occupies), occupies(&pod));
+        if was != is {
+            was.iter().for_each(|node| self.count_pod(node, false));
+            is.iter().for_each(|node| self.count_pod(node, true));
+        }
+        let id = match before.as_ref().and_then(|before| self.by_key.get(&group_key(before))) {
+            Some(id) => *id,
+            // What is over when it is first seen is of interest to the Workload it belongs to, and to nobody else.
+            None if pod.is_over() && !matches!(pod.member, Member::Workload { .. }) => return,
+            None => self.group_of(&pod),
+        };
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.pods.insert(uid.clone());
+        if let Member::Workload { rank, run, .. } = pod.member
+            && run == group.run
+            && let Some(rank) = group.ranks.get_mut(&rank)
+        {
+            rank.pod = Some(uid);
+        }
+        if let PodGpus::Claimed(key) = &pod.gpus {
+            self.claim_users.insert(key.clone(), id);
+        }
+        self.dirty.insert(id);
+    }
+
+    pub(super) fn on_pod_gone(&mut self, uid: &Text) {
+        let Some(pod) = self.pods.remove(uid) else { return };
+        if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_over()) {
+            self.count_pod(node, false);
+        }
+        if let PodGpus::Claimed(key) = &pod.gpus {
+            self.claim_users.remove(key);
+        }
+        let Some(id) = self.by_key.get(&group_key(&pod)).copied() else { return };
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.pods.remove(uid);
+        for rank in group.ranks.values_mut().filter(|rank| rank.pod.as_ref() == Some(uid)) {
+            rank.gone = true;
+        }
+        // Whatever the owner makes in its stead waits where this one would.
+        if let Some(owner) = pod.owner.as_ref().filter(|_| group.evicted.is_some() && group.key == GroupKey::Pod(uid.clone())) {
+            let vacancy = Vacancy { submitted: group.submitted, evicted: group.evicted };
+            self.vacancies.entry(owner.clone()).or_default().push_back(vacancy);
+        }
+        self.dirty.insert(id);
+    }
+
+    pub(super) fn on_workload(&mut self, workload: Arc<api::Workload>) {
+        let uid: Text = workload.metadata.uid.as_deref().unwrap_or_default().into();
+        let key = GroupKey::Workload(uid);
+        let id = match self.by_key.get(&key) {
+            Some(id) => *id,
+            None => {
+                let namespace = workload.metadata.namespace.as_deref().unwrap_or_default().into();
+                self.new_group(key, namespace, queued_at(&workload))
+            }
+        };
+        let group = self.groups.get_mut(&id).expect("it is there now");
+        if group.workload.is_none() {
+            group.submitted = queued_at(&workload);
+            group.remember(&workload);
+        }
+        group.workload = Some(workload);
+        self.dirty.insert(id);
+    }
+
+    pub(super) fn on_workload_gone(&mut self, uid: &Text) {
+        let Some(id) = self.by_key.get(&GroupKey::Workload(uid.clone())).copied() else { return };
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.workload = None;
+            self.dirty.insert(id);
+        }
+    }
+
+    fn group_of(&mut self, pod: &PodSeen) -> WorkloadId {
+        let key = group_key(pod);
+        if let Some(id) = self.by_key.get(&key) {
+            return *id;
+        }
+        let id = self.new_group(key, pod.key.namespace.clone(), pod.created);
+        let vacancy = pod.owner.as_ref().and_then(|owner| self.vacancies.get_mut(owner)?.pop_front());
+        if let Some(vacancy) = vacancy.filter(|_| pod.node.is_none()) {
+            let group = self.groups.get_mut(&id).expect("it is there now");
+            group.submitted = vacancy.submitted;
+            group.evicted = vacancy.evicted;
+        }
+        id
+    }
+
+    fn new_group(&mut self, key: GroupKey, namespace: Text, submitted: Time) -> WorkloadId {
+        let id = WorkloadId(self.draw());
+        self.by_key.insert(key.clone(), id);
+        let group = Group {
+            key,
+            namespace,
+            workload: None,
+            pods: BTreeSet::new(),
+            ranks: BTreeMap::new(),
+            submitted,
+            evicted: None,
+            evictions: 0,
+            run: 0,
+            failures: 0,
+            started: None,
+            starting: false,
+            refused_starts: 0,
+            not_before: None,
+            protected: None,
+            leaves_politely: false,
+            demand: None,
+            refusal: None,
+            said: super::status::Said::default(),
+        };
+        self.groups.insert(id, group);
+        id
+    }
+
+    /// What the engine is to be told of a group it does not know.
+    pub(super) fn wanted(&mut self, id: WorkloadId) -> Wanted {
+        let group = &self.groups[&id];
+        if group.not_before.is_some_and(|until| until > self.now) {
+            return Wanted::Waits(group.refusal.clone());
+        }
+        let made = match &group.key {
+            GroupKey::Workload(_) => self.wanted_workload(id),
+            _ => self.wanted_pods(id),
+        };
+        made.unwrap_or_else(|refusal| Wanted::Waits(Some(refusal)))
+    }
+
+    fn wanted_workload(&mut self, id: WorkloadId) -> Result<Wanted, Refusal> {
+        let group = &self.groups[&id];
+        let Some(workload) = group.workload.clone() else { return Ok(Wanted::Over) };
+        let finished = workload.status.as_ref().is_some_and(|status| status.phase.is_some_and(api::WorkloadPhase::is_final));
+        if finished || workload.metadata.deletion_timestamp.is_some() || workload.spec.suspend {
+            return Ok(Wanted::Over);
+        }
+        let (project, owner) = self.owners.project_of(&group.namespace)?;
+        guard::permitted(&workload, &owner.spec)?;
+        let mut spec = convert::workload_spec(&workload, project, workload.spec.user.as_deref().unwrap_or(""))?;
+        // Failures are counted here, where they can be waited out.
+        spec.retry_limit = 0;
+        if matches!(spec.request.gpu, GpuRequest::Fraction { .. } | GpuRequest::Memory { .. }) {
+            demand(&mut spec.selector, nodes::DEVICES_LABEL, nodes::PUBLISHED.into());
+        }
+        let nodes_for = Arc::new(tolerated(&workload)?);
+        let label = self.hold_demand(id, &nodes_for);
+        demand(&mut spec.selector, &label, nodes::yes());
+        Ok(self.with_phase(id, spec))
+    }
+
+    fn wanted_pods(&mut self, id: WorkloadId) -> Result<Wanted, Refusal> {
+        let group = &self.groups[&id];
+        let mut pods: Vec<Arc<PodSeen>> = group.pods.iter().filter_map(|uid| self.pods.get(uid)).cloned().collect();
+        pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
+        let bound = pods.iter().any(|pod| pod.node.is_some() && !pod.is_over());
+        pods.retain(|pod| !pod.is_over() && (pod.node.is_some() || !pod.leaving));
+        let Some(first) = pods.first().cloned() else { return Ok(Wanted::Over) };
+        if !first.ours {
+            return Ok(self.stranger(id, &first));
+        }
+        if let Some(refusal) = pods.iter().find_map(|pod| pod.refusal.clone()) {
+            return Err(refusal);
+        }
+        let min = match &group.key {
+            GroupKey::Native(key) => *self.native.get(key).ok_or_else(|| {
+                Refusal::new("NoGroup", format!("there is no PodGroup {} that says how many Pods start together", key.name))
+            })?,
+            GroupKey::Named(_) => pods.iter().map(|pod| group_min(pod)).max().unwrap_or(1),
+            _ => 1,
+        };
+        let there = pods.iter().filter(|pod| !pod.gated).count() as u32;
+        if there < min && !bound {
+            let message = format!("{there} of {min} Pods that start together are there");
+            return Err(Refusal::new("GroupIncomplete", message));
+        }
+        let (project, _) = self.owners.project_of(&group.namespace)?;
+        if let Some(named) = pods.iter().find_map(|pod| pod.project.clone())
+            && self.owners.project_name(project) != Some(&named)
+        {
+            return Err(Refusal::new(
+                "ForeignProject",
+                format!("it names project {named}, and namespace {} belongs to another", group.namespace),
+            ));
+        }
+        let request = self.request_of(&pods)?;
+        let mut selector = Selector::default();
+        match first.gpus {
+            PodGpus::Counted(_) => demand(&mut selector, nodes::DEVICES_LABEL, nodes::COUNTED.into()),
+            PodGpus::Claimed(_) | PodGpus::Unmade => demand(&mut selector, nodes::DEVICES_LABEL, nodes::PUBLISHED.into()),
+            PodGpus::None => {}
+        }
+        if pods.iter().any(|pod| pod.nodes_for != first.nodes_for) {
+            return Err(Refusal::new("MixedGroup", "its Pods demand different nodes; those that start together must demand the same"));
+        }
+        let label = self.hold_demand(id, &first.nodes_for);
+        demand(&mut selector, &label, nodes::yes());
+        let tasks = Tasks::new(min.max(1), there.max(min)).ok_or_else(|| {
+            Refusal::new("GroupTooLarge", format!("{there} Pods in one group; at most {} can be", Tasks::MAX))
+        })?;
+        let spec = WorkloadSpec {
+            name: group_name(&self.groups[&id], &first),
+            project,
+            user: String::new(),
+            kind: first.kind,
+            request,
+            tasks,
+            pool: self.pool_asked(&first),
+            selector,
+            topology: Topology::default(),
+            spread: Spread::Pack,
+            priority: pods.iter().map(|pod| pod.priority).min().unwrap_or(0),
+            preemptible: pods.iter().all(|pod| pod.preemptible),
+            max_run: None,
+            // Whoever made the Pods makes others when they fail.
+            retry_limit: u32::MAX,
+            grace: pods.iter().map(|pod| pod.grace).max().unwrap_or(Span::ZERO),
+        };
+        Ok(self.with_phase(id, spec))
+    }
+
+    /// The pool whose nodes a Pod names, or the one everything is in.
+    fn pool_asked(&self, _pod: &PodSeen) -> Name {
+        berth_types::default_pool()
+    }
+
+    /// What each task asks for. Pods of one group must ask for the same GPUs; of CPU and memory each gets what the largest asks for.
+    fn request_of(&self, pods: &[Arc<PodSeen>]) -> Result<Request, Refusal> {
+        let mut request: Option<Request> = None;
+        for pod in pods {
+            let (gpu, models) = match &pod.gpus {
+                PodGpus::None => (GpuRequest::None, BTreeSet::new()),
+                PodGpus::Counted(count) => (GpuRequest::Whole(*count), BTreeSet::new()),
+                PodGpus::Unmade => {
+                    return Err(Refusal::new("ClaimMissing", format!("the claim of Pod {} is yet to be made", pod.key.name)));
+                }
+                PodGpus::Claimed(key) => {
+                    let claim = self.claims.get(key).ok_or_else(|| {
+                        Refusal::new("ClaimMissing", format!("there is no claim {} of class {}", key.name, crate::names::DEVICE_CLASS))
+                    })?;
+                    let asked = claim.asked.clone()?;
+                    (asked.gpu, asked.models)
+                }
+            };
+            let own = Request { gpu, models, cpu: pod.cpu, memory: pod.memory };
+            request = Some(match request {
+                None => own,
+                Some(known) if known.gpu == own.gpu && known.models == own.models => {
+                    Request { cpu: known.cpu.max(own.cpu), memory: known.memory.max(own.memory), ..known }
+                }
+                Some(_) => {
+                    return Err(Refusal::new("MixedGroup", "its Pods ask for different GPUs; those that start together must ask for the same"));
+                }
+            });
+        }
+        request.ok_or_else(|| Refusal::new("GroupIncomplete", "it has no Pod"))
+    }
+
+    /// A Pod that others placed: it takes what it takes, and is nobody's to move.
+    fn stranger(&mut self, id: WorkloadId, pod: &PodSeen) -> Wanted {
+        let Some(node) = &pod.node else { return Wanted::Over };
+        let Some(node_id) = self.node_id(node) else { return Wanted::Waits(None) };
+        let count = match pod.gpus {
+            PodGpus::Counted(count) => count.get(),
+            _ => 0,
+        };
+        let Some(devices) = self.any_devices(node, count, &[]) else { return Wanted::Waits(None) };
+        let place = Place { rank: 0, node: node_id, devices, cpu: pod.cpu, memory: pod.memory };
+        let request = Request {
+            gpu: NonZeroU8::new(count).map_or(GpuRequest::None, GpuRequest::Whole),
+            models: BTreeSet::new(),
+            cpu: pod.cpu,
+            memory: pod.memory,
+        };
+        let pool = self.engine.nodes()[&node_id].pool();
+        let spec = WorkloadSpec {
+            name: pod.key.to_string(),
+            project: STRANGERS,
+            user: String::new(),
+            kind: Kind::Inference,
+            request,
+            tasks: Tasks::ONE,
+            pool,
+            selector: Selector::default(),
+            topology: Topology::default(),
+            spread: Spread::Pack,
+            priority: i32::MAX,
+            preemptible: false,
+            max_run: None,
+            retry_limit: 0,
+            grace: Span::ZERO,
+        };
+        let mut workload = Workload::submitted(id, spec, pod.created);
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        group.ranks = BTreeMap::from([(0, Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: false })]);
+        let tasks = vec![Task { place, extra: false }];
+        let since = pod.started.unwrap_or(pod.created);
+        workload.phase = Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
+        Wanted::There(Box::new(workload))
+    }
+
+    /// A group as the engine is to know it: in the queue, or where its Pods are already.
+    fn with_phase(&mut self, id: WorkloadId, spec: WorkloadSpec) -> Wanted {
+        let group = &self.groups[&id];
+        let mut workload = Workload::submitted(id, spec, group.submitted);
+        workload.evicted = group.evicted;
+        let pods = self.bound_pods(id);
+        if pods.is_empty() {
+            return Wanted::There(Box::new(workload));
+        }
+        let mut places = Vec::new();
+        let mut since = self.now;
+        for (rank, pod) in &pods {
+            since = since.min(pod.started.unwrap_or(pod.created));
+            workload.checkpoint = workload.checkpoint.max(pod.checkpoint);
+            match self.place_of(*rank, pod, &workload.spec.request, &places) {
+                Some(place) => places.push(place),
+                // Its node or its devices are not known yet.
+                None => return Wanted::Waits(None),
+            }
+        }
+        let (run, succeeded) = (pods.values().filter_map(|pod| run_of(pod)).max(), self.succeeded(id));
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        group.run = group.run.max(run.unwrap_or(1));
+        group.ranks = pods
+            .iter()
+            .map(|(rank, pod)| (*rank, Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: pod.leaving }))
+            .collect();
+        let min = workload.spec.tasks.min();
+        let base = places.iter().filter(|place| place.rank < min).count();
+        let whole = base == min as usize || (base > 0 && base + succeeded >= min as usize);
+        workload.phase = if whole {
+            let tasks = places.into_iter().map(|place| Task { extra: place.rank >= min, place }).collect();
+            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false }
+        } else {
+            // Half of a gang: it was interrupted while it started, and starts again as a whole.
+            tracing::warn!(workload = %workload.spec.name, bound = base, of = min, "a gang was found half started");
+            Phase::Stopping { leaving: places, then: AfterStop::Requeue }
+        };
+        Wanted::There(Box::new(workload))
+    }
+
+    /// Pods of a group that are on nodes and not over, by rank. Pods of earlier runs are left out.
+    fn bound_pods(&self, id: WorkloadId) -> BTreeMap<u32, Arc<PodSeen>> {
+        let group = &self.groups[&id];
+        let mut pods: Vec<&Arc<PodSeen>> = group
+            .pods
+            .iter()
+            .filter_map(|uid| self.pods.get(uid))
+            .filter(|pod| pod.node.is_some() && !pod.is_over())
+            .collect();
+        pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
+        let last_run = pods.iter().filter_map(|pod| run_of(pod)).max();
+        let mut ranked = BTreeMap::new();
+        for pod in pods {
+            match pod.member {
+                Member::Workload { rank, run, .. } if Some(run) == last_run => ranked.insert(rank, Arc::clone(pod)),
+                Member::Workload { .. } => continue,
+                _ => ranked.insert(ranked.len() as u32, Arc::clone(pod)),
+            };
+        }
+        ranked
+    }
+
+    fn succeeded(&self, id: WorkloadId) -> usize {
+        let pods = self.groups[&id].pods.iter().filter_map(|uid| self.pods.get(uid));
+        pods.filter(|pod| pod.stage == Stage::Succeeded).count()
+    }
+
+    /// The place of a Pod that is on a node already.
+    fn place_of(
+        &mut self,
+        rank: u32,
+        pod: &PodSeen,
+        request: &Request,
+        besides: &[Place],
+    ) -> Option<Place> {
+        let node = pod.node.as_ref()?;
+        let id = self.node_id(node)?;
+        let devices = match &pod.gpus {
+            PodGpus::None => Vec::new(),
+            PodGpus::Unmade => return None,
+            PodGpus::Counted(count) => self.any_devices(node, count.get(), besides)?,
+            PodGpus::Claimed(key) => {
+                let taken = self.claims.get(key)?.taken.as_ref()?;
+                let mut devices = Vec::new();
+                for one in taken {
+                    let device = self.device_position(node, &one.device)?;
+                    devices.push(DeviceShare { device, share: one.share });
+                }
+                devices.sort_unstable();
+                devices
+            }
+        };
+        Some(Place { rank, node: id, devices, cpu: request.cpu, memory: request.memory })
+    }
+
+    fn hold_demand(&mut self, id: WorkloadId, demand: &Arc<NodesFor>) -> Name {
+        let held = self.groups[&id].demand.clone();
+        if held.as_ref() != Some(demand) {
+            if let Some(held) = held {
+                self.demand_dropped(&held);
+            }
+            self.groups.get_mut(&id).expect("a group that is looked at").demand = Some(Arc::clone(demand));
+            return self.demand_label(demand);
+        }
+        self.known_demand_label(demand)
+    }
+
+    /// Nothing is left of a group: nobody asks for it any more.
+    pub(super) fn drop_group(&mut self, id: WorkloadId) {
+        let Some(group) = self.groups.remove(&id) else { return };
+        self.by_key.remove(&group.key);
+        if let Some(demand) = &group.demand {
+            self.demand_dropped(demand);
+        }
+    }
+}
+
+impl Group {
+    /// What was written down about a Workload before this process was there.
+    fn remember(&mut self, workload: &api::Workload) {
+        let Some(status) = &workload.status else { return };
+        let time = |at: &Option<MicroTime>| at.as_ref().map(|at| crate::seen::pod::time(Some(at.0)));
+        let number = |number: i64| u32::try_from(number).unwrap_or(0);
+        self.evicted = time(&status.evicted_at);
+        self.started = time(&status.started_at);
+        self.not_before = time(&status.retry_at);
+        self.evictions = number(status.evictions);
+        self.run = self.run.max(number(status.runs));
+        self.failures = number(status.failures);
+    }
+}
+
+fn demand(selector: &mut Selector, key: &str, value: Name) {
+    selector.0.insert(key.into(), BTreeSet::from([value]));
+}
+
+fn group_key(pod: &PodSeen) -> GroupKey {
+    let named = |name: &Text| Key { namespace: pod.key.namespace.clone(), name: name.clone() };
+    match &pod.member {
+        _ if !pod.ours => GroupKey::Pod(pod.uid.clone()),
+        Member::Alone => GroupKey::Pod(pod.uid.clone()),
+        Member::Workload { uid, .. } => GroupKey::Workload(uid.clone()),
+        Member::Group { name, .. } => GroupKey::Named(named(name)),
+        Member::Native { name } => GroupKey::Native(named(name)),
+    }
+}
+
+fn group_min(pod: &PodSeen) -> u32 {
+    match pod.member {
+        Member::Group { min, .. } => min,
+        _ => 1,
+    }
+}
+
+fn run_of(pod: &PodSeen) -> Option<u32> {
+    match pod.member {
+        Member::Workload { run, .. } => Some(run),
+        _ => None,
+    }
+}
+
+fn group_name(group: &Group, first: &PodSeen) -> String {
+    match &group.key {
+        GroupKey::Named(key) | GroupKey::Native(key) => key.to_string(),
+        _ => first.key.to_string(),
+    }
+}
+
+/// What the Pods of a Workload demand of a node besides its labels: that they tolerate its taints.
+fn tolerated(workload: &api::Workload) -> Result<NodesFor, Refusal> {
+    let template = guard::template(workload)?.and_then(|template| template.0.spec).unwrap_or_default();
+    let text = |text: Option<String>| text.unwrap_or_default();
+    let tolerations: Vec<Toleration> = template
+        .tolerations
+        .unwrap_or_default()
+        .into_iter()
+        .map(|one| Toleration {
+            key: text(one.key),
+            operator: text(one.operator),
+            value: text(one.value),
+            effect: text(one.effect),
+        })
+        .collect();
+    Ok(NodesFor::new(&Texts::new(), None, &tolerations, 0))
+}

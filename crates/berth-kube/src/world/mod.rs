@@ -1,0 +1,301 @@
+//! The world as Berth sees it: what the watches brought, held against what the engine knows, and what follows.
+//!
+//! Pure: no clock, no socket. The same code takes the first look after a start and every later change, because each group of
+//! Pods is settled by comparing what is with what was decided, however it came about.
+//!
+//! ```text
+//! Seen --take--> nodes, owners, groups --settle--> Change --> engine --plan--> Action --> Effect
+//! ```
+
+mod groups;
+mod nodes;
+mod owners;
+mod settle;
+mod start;
+mod status;
+
+
+pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingPod};
+
+use crate::seen::{
+    Key, Text,
+    claim::ClaimSeen,
+    node::{NodeSeen, SliceSeen},
+    pod::PodSeen,
+};
+use berth_engine::Engine;
+use berth_types::{Action, Change, Policy, ProjectId, Time, WorkloadId};
+use groups::{Group, GroupKey};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+/// Something that is to be known: from a watch, or what became of something that was ordered.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    Node(Box<NodeSeen>),
+    NodeGone(Text),
+    Slice(SliceSeen),
+    SliceGone(Text),
+    Pod(Box<PodSeen>),
+    PodGone(Text),
+    Claim(Box<ClaimSeen>),
+    ClaimGone(Key),
+    NativeGroup { key: Key, min: u32 },
+    NativeGroupGone(Key),
+    Department(Arc<crate::api::Department>),
+    DepartmentGone(Text),
+    Project(Arc<crate::api::Project>),
+    ProjectGone(Text),
+    Pool(Arc<crate::api::NodePool>),
+    PoolGone(Text),
+    Workload(Arc<crate::api::Workload>),
+    WorkloadGone(Text),
+    /// A start was carried out, or was not.
+    Started { workload: WorkloadId, run: u32, result: Result<(), StartFailure> },
+    /// An eviction was refused; the Pod goes on.
+    NotEvicted { workload: WorkloadId, pod: Text, message: String },
+}
+
+/// Why a start was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StartFailure {
+    pub(crate) message: String,
+    /// Tasks that were placed all the same, by their position in the order.
+    pub(crate) placed: Vec<usize>,
+}
+
+/// Something to be done about it.
+#[derive(Debug, Clone)]
+pub(crate) enum Effect {
+    Start(StartOrder),
+    Evict(EvictOrder),
+    /// What a project needs in the cluster.
+    Tenancy(Arc<crate::api::Project>),
+    /// Words about a Pod that waits.
+    Explain { pod: Key, uid: Text, reason: &'static str, message: String },
+    /// The state of a Workload.
+    Status { workload: Key, uid: Text, status: Box<crate::api::WorkloadStatus> },
+}
+
+/// Settings that are not the engine's.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+}
+
+/// Everything that is known.
+#[derive(Debug)]
+pub(crate) struct World {
+    engine: Engine,
+    now: Time,
+    next_id: u64,
+    nodes: BTreeMap<Text, nodes::NodeEntry>,
+    node_names: HashMap<berth_types::NodeId, Text>,
+    demands: nodes::Demands,
+    pools: BTreeMap<Text, Arc<crate::api::NodePool>>,
+    owners: owners::Owners,
+    claims: HashMap<Key, ClaimSeen>,
+    native: HashMap<Key, u32>,
+    pods: HashMap<Text, Arc<PodSeen>>,
+    groups: BTreeMap<WorkloadId, Group>,
+    by_key: HashMap<GroupKey, WorkloadId>,
+    /// Claims, by the group whose Pod waits for them.
+    claim_users: HashMap<Key, WorkloadId>,
+    /// Places in the queue that evicted Pods left to whatever their owner makes in their stead.
+    vacancies: HashMap<Text, VecDeque<Vacancy>>,
+    /// Groups that wait, and have not been told why since something changed about them.
+    unexplained: BTreeSet<WorkloadId>,
+    /// Groups to settle.
+    dirty: BTreeSet<WorkloadId>,
+    /// When a group is to be looked at again.
+    due: BTreeSet<(Time, WorkloadId)>,
+    wake: Option<Time>,
+    effects: Vec<Effect>,
+}
+
+/// A place in the queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vacancy {
+    submitted: Time,
+    evicted: Option<Time>,
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let mut world = Self {
+            engine: Engine::new(settings.policy),
+            now: Time(0),
+            next_id: 1,
+            nodes: BTreeMap::new(),
+            node_names: HashMap::new(),
+            demands: nodes::Demands::default(),
+            pools: BTreeMap::new(),
+            owners: owners::Owners::default(),
+            claims: HashMap::new(),
+            native: HashMap::new(),
+            pods: HashMap::new(),
+            groups: BTreeMap::new(),
+            by_key: HashMap::new(),
+            claim_users: HashMap::new(),
+            vacancies: HashMap::new(),
+            unexplained: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            due: BTreeSet::new(),
+            wake: None,
+            effects: Vec::new(),
+        };
+        world.meet_strangers();
+        world
+    }
+
+    /// The engine, for questions.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Takes the first look: everything there is, in an order that does not depend on how it came.
+    pub(crate) fn first_look(&mut self, now: Time, mut seen: Vec<Seen>) -> Vec<Effect> {
+        seen.sort_by_cached_key(first_look_order);
+        self.step(now, seen)
+    }
+
+    /// Takes what was seen, decides, and says what is to be done.
+    pub(crate) fn step(&mut self, now: Time, seen: impl IntoIterator<Item = Seen>) -> Vec<Effect> {
+        self.now = now;
+        for one in seen {
+            self.take(one);
+        }
+        self.tell_owners();
+        while let Some((_, group)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(self.due.first().expect("it was there a moment ago").0, group));
+            self.dirty.insert(group);
+        }
+        loop {
+            self.settle();
+            let plan = self.engine.plan(now);
+            self.wake = plan.wake;
+            for action in &plan.actions {
+                self.on_decided(action);
+            }
+            if plan.actions.is_empty() && self.dirty.is_empty() {
+                break;
+            }
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The next instant at which time alone changes something.
+    pub(crate) fn next_instant(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at).into_iter().chain(self.wake).min()
+    }
+
+    fn take(&mut self, seen: Seen) {
+        match seen {
+            Seen::Node(node) => self.on_node(*node),
+            Seen::NodeGone(name) => self.on_node_gone(&name),
+            Seen::Slice(slice) => self.on_slice(slice),
+            Seen::SliceGone(name) => self.on_slice_gone(&name),
+            Seen::Pod(pod) => self.on_pod(*pod),
+            Seen::PodGone(uid) => self.on_pod_gone(&uid),
+            Seen::Claim(claim) => {
+                self.touch_claim(&claim.key);
+                self.claims.insert(claim.key.clone(), *claim);
+            }
+            Seen::ClaimGone(key) => {
+                self.touch_claim(&key);
+                self.claims.remove(&key);
+            }
+            Seen::NativeGroup { key, min } => {
+                self.touch_native(&key);
+                self.native.insert(key, min);
+            }
+            Seen::NativeGroupGone(key) => {
+                self.touch_native(&key);
+                self.native.remove(&key);
+            }
+            Seen::Department(department) => self.on_department(department),
+            Seen::DepartmentGone(name) => self.on_department_gone(&name),
+            Seen::Project(project) => self.on_project(project),
+            Seen::ProjectGone(name) => self.on_project_gone(&name),
+            Seen::Pool(pool) => self.on_pool(pool),
+            Seen::PoolGone(name) => self.on_pool_gone(&name),
+            Seen::Workload(workload) => self.on_workload(workload),
+            Seen::WorkloadGone(uid) => self.on_workload_gone(&uid),
+            Seen::Started { workload, run, result } => self.on_started(workload, run, result),
+            Seen::NotEvicted { workload, pod, message } => self.on_not_evicted(workload, &pod, &message),
+        }
+    }
+
+    /// A number nobody has.
+    fn draw(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    fn touch_claim(&mut self, key: &Key) {
+        if let Some(group) = self.claim_users.get(key) {
+            self.dirty.insert(*group);
+        }
+    }
+
+    fn touch_native(&mut self, key: &Key) {
+        if let Some(group) = self.by_key.get(&GroupKey::Native(key.clone())) {
+            self.dirty.insert(*group);
+        }
+    }
+
+    /// Lets something happen that must be possible. If it is not, the engine and the world have parted, which is said and
+    /// survived: the group is looked at again.
+    fn must(&mut self, change: &Change) -> bool {
+        match self.engine.apply(change) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, ?change, "the engine refuses what happened");
+                false
+            }
+        }
+    }
+
+    fn on_decided(&mut self, action: &Action) {
+        let id = action.workload();
+        self.dirty.insert(id);
+        match action {
+            Action::Start { places, .. } => self.order_start(id, places, false),
+            Action::Grow { places, .. } => self.order_start(id, places, true),
+            Action::Hold { places, .. } | Action::Move { places, .. } => self.note_tenant(id, places),
+            Action::Evict { winner, rule, .. } => self.on_evicted(id, Some(*winner), *rule),
+            Action::Shrink { .. } | Action::Stop { .. } | Action::Reserve { .. } | Action::Unreserve { .. } => {}
+        }
+        if let Action::Move { winner: Some(winner), .. } = action {
+            self.on_evicted(id, Some(*winner), berth_types::EvictRule::Preemption);
+        }
+    }
+}
+
+/// Owners and nodes before work, and work that runs before work that waits, each by age.
+fn first_look_order(seen: &Seen) -> (u8, u64, String) {
+    match seen {
+        Seen::Department(department) => (0, owners::depth_hint(department), name_of(department.as_ref())),
+        Seen::Pool(pool) => (1, 0, name_of(pool.as_ref())),
+        Seen::Project(project) => (2, 0, name_of(project.as_ref())),
+        Seen::Slice(slice) => (3, 0, slice.name.to_string()),
+        Seen::Node(node) => (4, 0, node.traits.name.clone()),
+        Seen::Claim(claim) => (5, 0, claim.key.to_string()),
+        Seen::NativeGroup { key, .. } => (6, 0, key.to_string()),
+        Seen::Pod(pod) if pod.node.is_some() => (7, pod.created.0, pod.key.to_string()),
+        Seen::Workload(workload) => (8, groups::queued_at(workload).0, name_of(workload.as_ref())),
+        Seen::Pod(pod) => (9, pod.created.0, pod.key.to_string()),
+        _ => (10, 0, String::new()),
+    }
+}
+
+fn name_of<K: kube::Resource>(object: &K) -> String {
+    let meta = object.meta();
+    format!("{}/{}", meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
+}
+
+/// The project of everything that others placed.
+const STRANGERS: ProjectId = ProjectId(0);

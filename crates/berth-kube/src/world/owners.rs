@@ -1,0 +1,176 @@
+//! Departments and projects, and the namespaces that belong to them.
+
+use super::{Effect, World};
+use crate::{
+    api,
+    convert,
+    seen::{Refusal, Text},
+    tenancy,
+};
+use berth_types::{Change, DepartmentId, ProjectId};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// Who owns quota.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    departments: BTreeMap<Text, Owner<DepartmentId, api::Department>>,
+    projects: BTreeMap<Text, Owner<ProjectId, api::Project>>,
+    /// Projects, by the namespaces they list.
+    namespaces: HashMap<Text, Text>,
+    /// Something changed of which the engine was not told.
+    stale: bool,
+}
+
+/// An owner, and whether the engine took it as it is.
+#[derive(Debug)]
+struct Owner<Id, Object> {
+    id: Id,
+    object: Arc<Object>,
+    refused: Option<String>,
+    told: bool,
+}
+
+impl Owners {
+    /// The project that pays for what lives in a namespace.
+    pub(crate) fn project_of(&self, namespace: &str) -> Result<(ProjectId, &Arc<api::Project>), Refusal> {
+        let none = || {
+            Refusal::new(
+                "NoProject",
+                format!("namespace {namespace} belongs to no project; list it in the namespaces of one"),
+            )
+        };
+        let name = self.namespaces.get(namespace).ok_or_else(none)?;
+        let owner = self.projects.get(name).ok_or_else(none)?;
+        match &owner.refused {
+            Some(text) if !owner.told => {
+                Err(Refusal::new("ProjectRefused", format!("project {name} cannot be used: {text}")))
+            }
+            _ => Ok((owner.id, &owner.object)),
+        }
+    }
+
+    pub(crate) fn project_name(&self, id: ProjectId) -> Option<&Text> {
+        self.projects.iter().find(|(_, owner)| owner.id == id).map(|(name, _)| name)
+    }
+}
+
+/// Parents before children, as far as one object tells.
+pub(super) fn depth_hint(department: &api::Department) -> u64 {
+    u64::from(department.spec.parent.is_some())
+}
+
+impl World {
+    pub(super) fn on_department(&mut self, department: Arc<api::Department>) {
+        let name: Text = department.metadata.name.as_deref().unwrap_or_default().into();
+        let id = match self.owners.departments.get(&name) {
+            Some(owner) => owner.id,
+            None => DepartmentId(self.draw()),
+        };
+        let told = self.owners.departments.get(&name).is_some_and(|owner| owner.told);
+        let owner = Owner { id, object: department, refused: None, told };
+        self.owners.departments.insert(name, owner);
+        self.owners.stale = true;
+    }
+
+    pub(super) fn on_department_gone(&mut self, name: &Text) {
+        let Some(owner) = self.owners.departments.remove(name) else { return };
+        // Those inside of it are told first that it is no longer above them.
+        self.owners.stale = true;
+        self.tell_owners();
+        if owner.told {
+            self.must(&Change::DepartmentRemoved(owner.id));
+        }
+    }
+
+    pub(super) fn on_project(&mut self, project: Arc<api::Project>) {
+        let name: Text = project.metadata.name.as_deref().unwrap_or_default().into();
+        let id = match self.owners.projects.get(&name) {
+            Some(owner) => owner.id,
+            None => ProjectId(self.draw()),
+        };
+        let known = self.owners.projects.get(&name);
+        let told = known.is_some_and(|owner| owner.told);
+        if known.is_none_or(|owner| owner.object.spec != project.spec) {
+            self.effects.push(Effect::Tenancy(Arc::clone(&project)));
+        }
+        self.owners.projects.insert(name, Owner { id, object: project, refused: None, told });
+        self.owners.stale = true;
+    }
+
+    /// What still runs for a project that is gone is counted for nobody, so it is lost to the engine first.
+    pub(super) fn on_project_gone(&mut self, name: &Text) {
+        let Some(owner) = self.owners.projects.remove(name) else { return };
+        self.owners.stale = true;
+        let work: Vec<_> =
+            self.engine.workloads().filter(|workload| workload.spec.project == owner.id).map(|one| one.id).collect();
+        for id in work {
+            self.forget_in_engine(id);
+            self.dirty.insert(id);
+        }
+        if owner.told {
+            self.must(&Change::ProjectRemoved(owner.id));
+        }
+    }
+
+    fn map_namespaces(&mut self) {
+        let owners = &mut self.owners;
+        owners.namespaces.clear();
+        // Of two projects that list the same namespace, the first by name has it.
+        for (name, owner) in owners.projects.iter().rev() {
+            for namespace in tenancy::namespaces(&owner.object) {
+                owners.namespaces.insert(namespace.as_str().into(), name.clone());
+            }
+        }
+        // Whoever waited for a project may have one now, and whoever had one may not.
+        self.dirty.extend(self.groups.keys().copied());
+    }
+
+    /// Tells the engine every owner that it does not know as it is. What cannot be yet, because a parent is missing, is tried
+    /// again whenever an owner changes.
+    pub(super) fn tell_owners(&mut self) {
+        if !std::mem::take(&mut self.owners.stale) {
+            return;
+        }
+        let ids: BTreeMap<Text, DepartmentId> =
+            self.owners.departments.iter().map(|(name, owner)| (name.clone(), owner.id)).collect();
+        let lookup = |name: &str| ids.get(name).copied();
+        // A chain of parents is at most as long as there are departments.
+        let mut left: Vec<Text> = ids.keys().cloned().collect();
+        loop {
+            let before = left.len();
+            left.retain(|name| {
+                let owner = self.owners.departments.get_mut(name).expect("a known department");
+                let told = convert::department(&owner.object, owner.id, lookup)
+                    .map_err(|refusal| refusal.message)
+                    .and_then(|department| {
+                        if self.engine.departments().get(&owner.id) == Some(&department) {
+                            return Ok(());
+                        }
+                        self.engine.apply(&Change::DepartmentSet(department)).map_err(|error| error.to_string())
+                    });
+                owner.told |= told.is_ok();
+                owner.refused = told.err();
+                owner.refused.is_some()
+            });
+            if left.len() == before || left.is_empty() {
+                break;
+            }
+        }
+        for owner in self.owners.projects.values_mut() {
+            let told = convert::project(&owner.object, owner.id, lookup)
+                .map_err(|refusal| refusal.message)
+                .and_then(|project| {
+                    if self.engine.projects().get(&owner.id) == Some(&project) {
+                        return Ok(());
+                    }
+                    self.engine.apply(&Change::ProjectSet(project)).map_err(|error| error.to_string())
+                });
+            owner.told |= told.is_ok();
+            owner.refused = told.err();
+        }
+        self.map_namespaces();
+    }
+}

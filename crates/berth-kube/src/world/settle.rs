@@ -1,0 +1,396 @@
+//! Settling: what is, held against what was decided, one difference at a time.
+
+use super::{
+    Effect, EvictOrder, StartFailure, World,
+    groups::{GroupKey, Wanted},
+};
+use crate::seen::{Refusal, Text, pod::Stage};
+use berth_types::{
+    AfterStop, Change, EvictRule, Outcome, Phase, Place, Span, Task, TaskOutcome, Time, Workload, WorkloadId,
+};
+
+/// How long nobody tries again to evict what something refused to let go.
+const PROTECTION: Span = Span::secs(60);
+/// The longest wait between two tries of a start.
+const BACK_OFF_MAX: Span = Span::secs(300);
+
+impl World {
+    /// Settles every group of which something changed.
+    pub(super) fn settle(&mut self) {
+        while let Some(id) = self.dirty.pop_first() {
+            self.settle_group(id);
+        }
+    }
+
+    fn settle_group(&mut self, id: WorkloadId) {
+        if !self.groups.contains_key(&id) {
+            return;
+        }
+        if self.engine.workload(id).is_none() {
+            self.consider(id);
+        }
+        while let Some(change) = self.next_difference(id) {
+            if !self.must(&change) {
+                break;
+            }
+        }
+        self.order_stops(id);
+        self.unprotect(id);
+        match self.engine.workload(id).map(|workload| &workload.phase) {
+            Some(Phase::Finished { outcome, .. }) => self.on_over(id, *outcome),
+            Some(Phase::Queued { .. }) => self.reconsider(id),
+            _ => {}
+        }
+        self.say(id);
+        self.drop_if_empty(id);
+    }
+
+    /// Tells the engine of a group that it does not know, if it is to know it.
+    fn consider(&mut self, id: WorkloadId) {
+        let refusal = match self.wanted(id) {
+            Wanted::There(workload) => {
+                let places: Vec<Place> = workload.places().chain(workload.leaving()).cloned().collect();
+                self.note_tenant(id, &places);
+                match self.engine.apply(&Change::Submitted(*workload)) {
+                    Ok(()) => None,
+                    Err(error) => Some(Refusal::new("Refused", error.to_string())),
+                }
+            }
+            Wanted::Waits(refusal) => refusal,
+            Wanted::Over => None,
+        };
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        group.refusal = refusal;
+        if let Some(until) = group.not_before.filter(|until| *until > self.now) {
+            self.due.insert((until, id));
+        }
+    }
+
+    /// Takes a group out of the queue, or changes what it asks for there.
+    fn reconsider(&mut self, id: WorkloadId) {
+        let wanted = self.wanted(id);
+        let known = self.engine.workload(id).expect("a workload that waits");
+        match wanted {
+            // A reservation is the engine's, and stays.
+            Wanted::There(workload) if workload.spec == known.spec && workload.phase == Phase::Queued { reservation: None } => {}
+            Wanted::There(workload) => {
+                self.forget_in_engine(id);
+                if let Err(error) = self.engine.apply(&Change::Submitted(*workload)) {
+                    let group = self.groups.get_mut(&id).expect("a group that is looked at");
+                    group.refusal = Some(Refusal::new("Refused", error.to_string()));
+                }
+            }
+            Wanted::Waits(refusal) => {
+                self.forget_in_engine(id);
+                let group = self.groups.get_mut(&id).expect("a group that is looked at");
+                group.refusal = refusal;
+                if let Some(until) = group.not_before {
+                    self.due.insert((until, id));
+                }
+            }
+            Wanted::Over => self.forget_in_engine(id),
+        }
+    }
+
+    /// The engine forgets a workload, wherever it stands. What it held is free for the engine at once, so this is for what has
+    /// no Pods, or whose Pods are told to the engine again right away.
+    pub(super) fn forget_in_engine(&mut self, id: WorkloadId) {
+        let at = self.now;
+        while let Some(workload) = self.engine.workload(id) {
+            let change = match &workload.phase {
+                Phase::Finished { .. } => Change::Forgotten(id),
+                Phase::Stopping { leaving, then: AfterStop::Finish(_) } => {
+                    Change::Stopped { workload: id, rank: leaving[0].rank, at }
+                }
+                _ => Change::Cancelled { workload: id, at },
+            };
+            if !self.must(&change) {
+                return;
+            }
+        }
+    }
+
+    /// The first thing that happened to a group and that the engine does not know.
+    fn next_difference(&self, id: WorkloadId) -> Option<Change> {
+        let (group, workload, at) = (&self.groups[&id], self.engine.workload(id)?, self.now);
+        let ends = matches!(
+            workload.phase,
+            Phase::Finished { .. } | Phase::Stopping { then: AfterStop::Finish(_), .. }
+        );
+        if !ends && self.is_unwanted(id) {
+            return Some(Change::Cancelled { workload: id, at });
+        }
+        // Nothing is known of its Pods until the start is known to be done, or not.
+        if group.starting {
+            return None;
+        }
+        for place in workload.leaving() {
+            if self.fate(id, place.rank).is_some() {
+                return Some(Change::Stopped { workload: id, rank: place.rank, at });
+            }
+        }
+        let Phase::Running { tasks, .. } = &workload.phase else { return None };
+        for task in tasks {
+            let rank = task.place.rank;
+            if let Some(outcome) = self.fate(id, rank) {
+                return Some(Change::Ended { workload: id, rank, outcome, at });
+            }
+        }
+        if self.only_endless_left(id, tasks) {
+            return Some(Change::Cancelled { workload: id, at });
+        }
+        let checkpoint = tasks.iter().filter_map(|task| self.pod_of(id, task.place.rank)?.checkpoint).max();
+        match checkpoint {
+            Some(saved) if workload.checkpoint.is_none_or(|known| known < saved) => {
+                Some(Change::Checkpointed { workload: id, at: saved })
+            }
+            _ => None,
+        }
+    }
+
+    /// How a task ended, if it did.
+    fn fate(&self, id: WorkloadId, rank: u32) -> Option<TaskOutcome> {
+        let rank_of = self.groups[&id].ranks.get(&rank);
+        // A task that this process never ordered and never saw has no Pod.
+        let Some(rank_of) = rank_of else { return Some(TaskOutcome::Lost) };
+        if rank_of.gone {
+            return Some(TaskOutcome::Lost);
+        }
+        let pod = self.pods.get(rank_of.pod.as_ref()?)?;
+        match pod.stage {
+            Stage::Succeeded => Some(TaskOutcome::Succeeded),
+            Stage::Failed if pod.turned_away || rank_of.told => Some(TaskOutcome::Lost),
+            Stage::Failed => Some(TaskOutcome::Failed),
+            Stage::Pending | Stage::Running => None,
+        }
+    }
+
+    fn pod_of(&self, id: WorkloadId, rank: u32) -> Option<&crate::seen::pod::PodSeen> {
+        let uid = self.groups[&id].ranks.get(&rank)?.pod.as_ref()?;
+        self.pods.get(uid).map(AsRef::as_ref)
+    }
+
+    /// Whether those that could end did, and only Pods are left that never would.
+    fn only_endless_left(&self, id: WorkloadId, tasks: &[Task]) -> bool {
+        let group = &self.groups[&id];
+        let done = group.pods.iter().filter_map(|uid| self.pods.get(uid)).any(|pod| {
+            pod.stage == Stage::Succeeded && !pod.endless && group.ranks.values().any(|rank| rank.pod.as_ref() == Some(&pod.uid))
+        });
+        let endless = |task: &Task| self.pod_of(id, task.place.rank).is_some_and(|pod| pod.endless);
+        done && matches!(group.key, GroupKey::Named(_) | GroupKey::Native(_)) && tasks.iter().all(endless)
+    }
+
+    /// Whether a Workload is not to run any more.
+    fn is_unwanted(&self, id: WorkloadId) -> bool {
+        let group = &self.groups[&id];
+        if !matches!(group.key, GroupKey::Workload(_)) {
+            return false;
+        }
+        group.workload.as_ref().is_none_or(|workload| {
+            workload.metadata.deletion_timestamp.is_some() || workload.spec.suspend
+        })
+    }
+
+    /// Tells Pods to go whose tasks are leaving.
+    fn order_stops(&mut self, id: WorkloadId) {
+        let Some(workload) = self.engine.workload(id) else { return };
+        let grace = workload.spec.grace;
+        let ranks: Vec<u32> = workload.leaving().iter().map(|place| place.rank).collect();
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        if group.starting {
+            return;
+        }
+        let politely = group.leaves_politely;
+        for rank in ranks {
+            let Some(rank) = group.ranks.get_mut(&rank).filter(|rank| !rank.told) else { continue };
+            let Some(pod) = rank.pod.as_ref().and_then(|uid| self.pods.get(uid)) else { continue };
+            rank.told = true;
+            self.effects.push(Effect::Evict(EvictOrder {
+                workload: id,
+                pod: pod.key.clone(),
+                uid: pod.uid.clone(),
+                grace,
+                politely,
+            }));
+        }
+    }
+
+    /// The engine is done with a workload.
+    fn on_over(&mut self, id: WorkloadId, outcome: Outcome) {
+        self.must(&Change::Forgotten(id));
+        let now = self.now;
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        group.ranks.clear();
+        group.leaves_politely = false;
+        let Some(workload) = group.workload.clone() else { return };
+        let suspended = workload.spec.suspend && outcome == Outcome::Cancelled;
+        if suspended {
+            return;
+        }
+        if outcome == Outcome::Failed {
+            group.failures += 1;
+            if group.failures <= crate::convert::backoff_limit(&workload.spec) {
+                let wait = back_off(group.failures);
+                group.not_before = Some(now + wait);
+                group.refusal = Some(Refusal::new("BackOff", format!("it failed and is started again in {wait}")));
+                self.due.insert((now + wait, id));
+                return;
+            }
+        }
+        self.say_over(id, outcome);
+    }
+
+    /// What became of a start.
+    pub(super) fn on_started(&mut self, id: WorkloadId, run: u32, result: Result<(), StartFailure>) {
+        let now = self.now;
+        let Some(group) = self.groups.get_mut(&id).filter(|group| group.run == run && group.starting) else { return };
+        group.starting = false;
+        self.dirty.insert(id);
+        match result {
+            Ok(()) => {
+                group.refused_starts = 0;
+                group.ranks.values_mut().for_each(|rank| rank.ordered = false);
+                let unconfirmed = self.engine.workload(id).is_some_and(|workload| {
+                    matches!(workload.phase, Phase::Running { confirmed: false, .. })
+                });
+                if unconfirmed {
+                    self.must(&Change::Confirmed { workload: id });
+                }
+            }
+            Err(failure) => {
+                group.refused_starts += 1;
+                let until = now + back_off(group.refused_starts);
+                group.not_before = Some(until);
+                group.refusal = Some(Refusal::new("StartRefused", failure.message));
+                self.due.insert((until, id));
+                self.undo_start(id, &failure.placed);
+            }
+        }
+    }
+
+    /// Of a start that failed, whatever was placed goes again; what was not is given back at once.
+    fn undo_start(&mut self, id: WorkloadId, placed: &[usize]) {
+        let at = self.now;
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        group.leaves_politely = false;
+        // An order names the ranks that were not there before it, in their order.
+        let (mut position, mut any_placed) = (0, false);
+        for rank in group.ranks.values_mut().filter(|rank| rank.ordered) {
+            rank.ordered = false;
+            rank.gone = !placed.contains(&position);
+            any_placed |= !rank.gone;
+            position += 1;
+        }
+        let unconfirmed = self.engine.workload(id).is_some_and(|workload| {
+            matches!(workload.phase, Phase::Running { confirmed: false, .. })
+        });
+        if unconfirmed && !any_placed {
+            self.must(&Change::Refused { workload: id, at });
+        }
+    }
+
+    /// Somebody else refused to let a Pod go: its group stays, and somebody else must give.
+    pub(super) fn on_not_evicted(&mut self, id: WorkloadId, pod: &Text, message: &str) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        for rank in group.ranks.values_mut().filter(|rank| rank.pod.as_ref() == Some(pod)) {
+            rank.told = false;
+        }
+        let Some(workload) = self.engine.workload(id).cloned() else { return };
+        let is_returning = matches!(workload.phase, Phase::Stopping { then: AfterStop::Requeue, .. } | Phase::Held { .. });
+        if !is_returning && workload.leaving().is_empty() {
+            return;
+        }
+        // A task of it that went already cannot be called back.
+        let whole = workload.leaving().iter().filter(|place| place.rank < workload.spec.tasks.min()).count();
+        let until = self.now + PROTECTION;
+        tracing::info!(workload = %workload.spec.name, %message, "an eviction was refused; another victim is sought");
+        if is_returning && whole < workload.spec.tasks.min() as usize {
+            self.due.insert((until, id));
+            return;
+        }
+        self.release_holders(&workload);
+        self.reinstate(id, workload, false);
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.protected = Some(until);
+            group.evicted = None;
+            group.evictions = group.evictions.saturating_sub(1);
+        }
+        self.due.insert((until, id));
+        self.dirty.insert(id);
+    }
+
+    /// Whoever was to have the places of a workload that stays is back in the queue.
+    fn release_holders(&mut self, workload: &Workload) {
+        let at = self.now;
+        let nodes: Vec<_> = workload.leaving().iter().map(|place| place.node).collect();
+        let holders: Vec<WorkloadId> = self
+            .engine
+            .workloads()
+            .filter(|other| matches!(other.phase, Phase::Held { .. }) && other.id != workload.id)
+            .filter(|other| other.places().any(|place| nodes.contains(&place.node)))
+            .map(|other| other.id)
+            .collect();
+        for holder in holders {
+            self.must(&Change::Refused { workload: holder, at });
+            self.dirty.insert(holder);
+        }
+    }
+
+    /// Tells the engine that a workload runs where it was leaving.
+    fn reinstate(&mut self, id: WorkloadId, mut workload: Workload, preemptible: bool) {
+        let min = workload.spec.tasks.min();
+        let kept: Vec<Place> = match &workload.phase {
+            Phase::Held { leaving, .. } => leaving.clone(),
+            _ => workload.places().chain(workload.leaving()).cloned().collect(),
+        };
+        let tasks = kept.into_iter().map(|place| Task { extra: place.rank >= min, place }).collect();
+        let since = workload.running_since().unwrap_or(self.now);
+        workload.phase = Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
+        workload.spec.preemptible = preemptible;
+        workload.evicted = None;
+        self.forget_in_engine(id);
+        self.must(&Change::Submitted(workload));
+    }
+
+    /// What was protected for a while can be evicted again.
+    fn unprotect(&mut self, id: WorkloadId) {
+        let now = self.now;
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        if group.protected.is_none_or(|until| until > now) {
+            return;
+        }
+        group.protected = None;
+        let Some(workload) = self.engine.workload(id).filter(|workload| workload.is_running()).cloned() else { return };
+        self.reinstate(id, workload, true);
+    }
+
+    pub(super) fn on_evicted(&mut self, id: WorkloadId, winner: Option<WorkloadId>, rule: EvictRule) {
+        let now = self.now;
+        let winner = winner.and_then(|winner| self.engine.workload(winner)).map(|winner| winner.spec.name.clone());
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.evicted = Some(now);
+        group.evictions += 1;
+        group.leaves_politely = true;
+        group.said.evicted(rule, winner);
+    }
+
+    fn drop_if_empty(&mut self, id: WorkloadId) {
+        let group = &self.groups[&id];
+        let idle = self.engine.workload(id).is_none() && group.workload.is_none();
+        let over = group.pods.iter().all(|uid| self.pods.get(uid).is_none_or(|pod| pod.is_over()));
+        if idle && over {
+            self.drop_group(id);
+        }
+    }
+}
+
+/// The wait before the next try: a second, then twice as long each time.
+fn back_off(tries: u32) -> Span {
+    Span(1000u64.saturating_mul(1 << tries.saturating_sub(1).min(16))).min(BACK_OFF_MAX)
+}
+
+/// The time at which something happened, for people.
+pub(super) fn stamp(at: Time) -> String {
+    let at = i64::try_from(at.0).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+    at.unwrap_or_default().to_string()
+}

@@ -1,0 +1,194 @@
+//! Ledgers: one object per node says who has which part of its devices, and changes only from the version that was read.
+//!
+//! Two processes that both believe to lead cannot give away the same share: the second to write finds a newer version, or an
+//! epoch above its own. Starts on one node share a write, as callers of a log share a sync.
+
+use super::{Requests, WriteError};
+use crate::{
+    api::{DeviceAllocation, DeviceLedger, DeviceLedgerSpec},
+    seen::{Key, Text},
+};
+use berth_types::{Bytes, Share};
+use kube::ResourceExt;
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+const PATH: &str = "/apis/berth.dev/v1alpha1/deviceledgers";
+
+/// What a claim is to have.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) claim: Key,
+    pub(crate) uid: Text,
+    pub(crate) pod: Text,
+    pub(crate) shares: Vec<(Text, Share, Bytes)>,
+}
+
+/// The ledgers of all nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Ledgers {
+    nodes: Mutex<HashMap<String, Arc<Ledger>>>,
+    /// Where a claim has something.
+    claims: Mutex<HashMap<Key, String>>,
+}
+
+/// The ledger of a node.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// What is to be written.
+    wanted: Mutex<Wanted>,
+    /// The version that was last written or read, and how much of what is wanted is in it. Held while a write is under way.
+    written: tokio::sync::Mutex<Written>,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    entries: BTreeMap<Key, Held>,
+    changes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    version: Option<String>,
+    changes: u64,
+}
+
+impl Ledgers {
+    /// Ledgers as they were found.
+    pub(crate) fn found(ledgers: Vec<DeviceLedger>) -> Self {
+        let ours = Self::default();
+        for ledger in ledgers {
+            let entries = ledger.spec.allocations.iter().filter_map(held).map(|held| (held.claim.clone(), held));
+            let entries: BTreeMap<Key, Held> = entries.collect();
+            let name = ledger.name_any();
+            for claim in entries.keys() {
+                lock(&ours.claims).insert(claim.clone(), name.clone());
+            }
+            let written = Written { version: ledger.resource_version(), changes: 0 };
+            let ledger = Ledger {
+                wanted: Mutex::new(Wanted { entries, changes: 0 }),
+                written: tokio::sync::Mutex::new(written),
+            };
+            lock(&ours.nodes).insert(name, Arc::new(ledger));
+        }
+        ours
+    }
+
+    /// Claims that have something by some ledger.
+    pub(crate) fn claims(&self) -> Vec<(Key, Text)> {
+        let nodes = lock(&self.nodes);
+        let entries = nodes.values().flat_map(|ledger| {
+            let wanted = lock(&ledger.wanted);
+            wanted.entries.values().map(|held| (held.claim.clone(), held.uid.clone())).collect::<Vec<_>>()
+        });
+        entries.collect()
+    }
+
+    /// Writes down that a claim has shares of the devices of a node; returns when that is durable.
+    pub(super) async fn hold(&self, requests: &Requests, node: &str, held: Held) -> Result<(), WriteError> {
+        let ledger = Arc::clone(lock(&self.nodes).entry(node.to_owned()).or_default());
+        lock(&self.claims).insert(held.claim.clone(), node.to_owned());
+        let mine = {
+            let mut wanted = lock(&ledger.wanted);
+            wanted.entries.insert(held.claim.clone(), held);
+            wanted.changes += 1;
+            wanted.changes
+        };
+        let mut written = ledger.written.lock().await;
+        if written.changes >= mine {
+            // Whoever wrote before took this along.
+            return Ok(());
+        }
+        let (spec, changes) = {
+            let wanted = lock(&ledger.wanted);
+            let allocations = wanted.entries.values().flat_map(allocations).collect();
+            let epoch = i64::try_from(requests.epoch()?).unwrap_or(i64::MAX);
+            (DeviceLedgerSpec { epoch, allocations }, wanted.changes)
+        };
+        let mut body = json!({
+            "apiVersion": "berth.dev/v1alpha1",
+            "kind": "DeviceLedger",
+            "metadata": { "name": node },
+            "spec": spec,
+        });
+        let sent = match &written.version {
+            Some(version) => {
+                body["metadata"]["resourceVersion"] = version.as_str().into();
+                requests.put(&format!("{PATH}/{node}"), &body).await
+            }
+            None => requests.post(PATH, &body).await,
+        };
+        let answer = match sent {
+            Ok(answer) => answer,
+            Err(WriteError::Refused { code: 409, .. }) => self.reread(requests, node, &mut written, &spec).await?,
+            Err(error) => return Err(error),
+        };
+        let answer: DeviceLedger = serde_json::from_slice(&answer)
+            .map_err(|error| WriteError::Unanswered(format!("a ledger cannot be read: {error}")))?;
+        written.version = answer.resource_version();
+        written.changes = changes;
+        Ok(())
+    }
+
+    /// The ledger is not of the version that was known. If it says what was to be written, an earlier try wrote it and its
+    /// answer was lost; if not, somebody else writes.
+    async fn reread(
+        &self,
+        requests: &Requests,
+        node: &str,
+        written: &mut Written,
+        wanted: &DeviceLedgerSpec,
+    ) -> Result<Vec<u8>, WriteError> {
+        let answer = requests.get(&format!("{PATH}/{node}")).await?;
+        let found: DeviceLedger = serde_json::from_slice(&answer)
+            .map_err(|error| WriteError::Unanswered(format!("a ledger cannot be read: {error}")))?;
+        if found.spec == *wanted {
+            return Ok(answer);
+        }
+        written.version = found.resource_version();
+        Err(WriteError::Refused {
+            code: 409,
+            message: format!("another process (epoch {}) wrote the ledger of node {node}", found.spec.epoch),
+        })
+    }
+
+    /// A claim has nothing any more. That is not written down at once: an entry without a claim holds nothing.
+    pub(super) fn released(&self, claim: &Key) {
+        let Some(node) = lock(&self.claims).remove(claim) else { return };
+        let ledger = lock(&self.nodes).get(&node).cloned();
+        if let Some(ledger) = ledger {
+            lock(&ledger.wanted).entries.remove(claim);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn allocations(held: &Held) -> Vec<DeviceAllocation> {
+    let one = |(device, share, memory): &(Text, Share, Bytes)| DeviceAllocation {
+        claim: held.claim.to_string(),
+        uid: held.uid.to_string(),
+        device: device.to_string(),
+        share: i64::from(share.millionths()),
+        memory: i64::try_from(memory.0).unwrap_or(i64::MAX),
+        owner: Some(held.pod.to_string()),
+    };
+    held.shares.iter().map(one).collect()
+}
+
+fn held(allocation: &DeviceAllocation) -> Option<Held> {
+    let (namespace, name) = allocation.claim.split_once('/')?;
+    let share = Share::from_millionths(u32::try_from(allocation.share).ok()?)?;
+    let memory = Bytes(u64::try_from(allocation.memory).ok()?);
+    Some(Held {
+        claim: Key::new(namespace, name),
+        uid: allocation.uid.as_str().into(),
+        pod: allocation.owner.as_deref().unwrap_or_default().into(),
+        shares: vec![(allocation.device.as_str().into(), share, memory)],
+    })
+}

@@ -1,0 +1,123 @@
+//! Effects: what was decided is written to the API server, many requests at a time, each only while this process leads.
+//!
+//! ```text
+//! Effect::Start  --> ledgers of its nodes --> Pods and claims, all of them --> bind, all of them --> Started
+//! Effect::Evict  --> an eviction, which may be refused --> NotEvicted
+//! Effect::Status --> the newest state of each Workload, one write at a time
+//! ```
+
+mod ledger;
+mod request;
+mod say;
+mod start;
+
+pub(crate) use ledger::Ledgers;
+pub(crate) use request::{Requests, WriteError};
+
+use crate::{
+    seen::Text,
+    watch::News,
+    world::{Effect, EvictOrder, Seen},
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    time::Duration,
+};
+
+/// Between tries of an eviction that only has to wait, because the server asks for it.
+const LATER: Duration = Duration::from_secs(1);
+
+/// Carries out effects.
+#[derive(Clone)]
+pub(crate) struct Writer(Arc<Inner>);
+
+struct Inner {
+    requests: Requests,
+    ledgers: Ledgers,
+    news: Sender<News>,
+    /// The newest state of each Workload that is being written, if there is a newer one than that.
+    statuses: Mutex<HashMap<Text, Option<say::Status>>>,
+}
+
+impl Writer {
+    pub(crate) fn new(requests: Requests, ledgers: Ledgers, news: Sender<News>) -> Self {
+        Self(Arc::new(Inner { requests, ledgers, news, statuses: Mutex::default() }))
+    }
+
+    /// Begins to carry out effects.
+    pub(crate) fn carry_out(&self, effects: Vec<Effect>) {
+        for effect in effects {
+            let writer = self.clone();
+            match effect {
+                Effect::Start(order) => {
+                    tokio::spawn(async move {
+                        let (workload, run) = (order.workload, order.run);
+                        let result = writer.start(order).await;
+                        writer.tell(Seen::Started { workload, run, result });
+                    });
+                }
+                Effect::Evict(order) => {
+                    tokio::spawn(async move { writer.evict(order).await });
+                }
+                Effect::Explain { pod, uid, reason, message } => {
+                    tokio::spawn(async move { writer.explain(&pod, &uid, reason, &message).await });
+                }
+                Effect::Status { workload, uid, status } => writer.write_status(uid, say::Status { workload, status }),
+                Effect::Tenancy(project) => {
+                    tokio::spawn(async move { writer.make_tenancy(&project).await });
+                }
+            }
+        }
+    }
+
+    /// A claim is gone, or has nothing any more: its part of a device is free.
+    pub(crate) fn released(&self, claim: &crate::seen::Key) {
+        self.0.ledgers.released(claim);
+    }
+
+    fn tell(&self, seen: Seen) {
+        // When nobody listens the process is ending.
+        let _ = self.0.news.send(News::Seen(seen));
+    }
+
+    fn statuses(&self) -> std::sync::MutexGuard<'_, HashMap<Text, Option<say::Status>>> {
+        self.0.statuses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn evict(&self, order: EvictOrder) {
+        let EvictOrder { workload, pod, uid, grace, politely } = order;
+        let options = serde_json::json!({
+            "gracePeriodSeconds": grace.as_secs(),
+            "preconditions": { "uid": &*uid },
+        });
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        loop {
+            let sent = if politely {
+                let body = serde_json::json!({
+                    "apiVersion": "policy/v1",
+                    "kind": "Eviction",
+                    "metadata": { "name": &*pod.name, "namespace": &*pod.namespace },
+                    "deleteOptions": options,
+                });
+                self.0.requests.post(&format!("{path}/eviction"), &body).await
+            } else {
+                self.0.requests.delete(&path, &options).await
+            };
+            match sent {
+                Ok(_) => return,
+                // It is gone, or another of its name is there.
+                Err(WriteError::Refused { code: 404 | 409, .. }) => return,
+                // A disruption budget holds it.
+                Err(WriteError::Refused { code: 429, message, .. }) if politely => {
+                    return self.tell(Seen::NotEvicted { workload, pod: uid, message });
+                }
+                Err(WriteError::Fenced) => return,
+                Err(error) => {
+                    tracing::warn!(pod = %pod, %error, "a Pod cannot be told to go; it is told again");
+                    tokio::time::sleep(LATER).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Starts: every place of a gang is held before the first of its Pods is bound, and what fails is undone.
+
+use super::{WriteError, Writer, ledger::Held};
+use crate::{
+    names,
+    pods::{self, NodeGpus, Run, Seat},
+    seen::{Key, Text, objects::Meta},
+    world::{StartFailure, StartOrder, StartTask, WaitingPod},
+};
+use futures_util::future::join_all;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A Pod that has everything but its node.
+struct Ready {
+    key: Key,
+    uid: Text,
+    version: String,
+    claim: Option<Key>,
+}
+
+/// What is read of an object that was made.
+#[derive(Deserialize)]
+struct Made {
+    metadata: Meta,
+}
+
+/// What is read of a Pod whose binding was refused.
+#[derive(Deserialize)]
+struct Found {
+    metadata: Meta,
+    #[serde(default)]
+    spec: FoundSpec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct FoundSpec {
+    node_name: Option<String>,
+}
+
+impl Writer {
+    pub(super) async fn start(&self, order: StartOrder) -> Result<(), StartFailure> {
+        let failed = |error: &dyn std::fmt::Display, placed| StartFailure { message: error.to_string(), placed };
+        if let Err(error) = self.make_services(&order).await {
+            return Err(failed(&error, Vec::new()));
+        }
+        let ready = join_all(order.tasks.iter().map(|task| self.make_ready(&order, task))).await;
+        let error = ready.iter().find_map(|ready| ready.as_ref().err().map(ToString::to_string));
+        let ready: Vec<Option<Ready>> = ready.into_iter().map(Result::ok).collect();
+        if let Some(error) = error {
+            self.undo(&order, ready.iter().flatten()).await;
+            return Err(failed(&error, Vec::new()));
+        }
+        let ready: Vec<Ready> = ready.into_iter().flatten().collect();
+        let bound = join_all(order.tasks.iter().zip(&ready).map(|(task, pod)| self.bind(pod, &task.node.name))).await;
+        let Some(error) = bound.iter().find_map(|bound| bound.as_ref().err().cloned()) else { return Ok(()) };
+        let placed = bound.iter().enumerate().filter(|(_, bound)| bound.is_ok()).map(|(at, _)| at).collect();
+        let unbound = ready.iter().zip(&bound).filter(|(_, bound)| bound.is_err()).map(|(pod, _)| pod);
+        self.undo(&order, unbound).await;
+        Err(failed(&error, placed))
+    }
+
+    /// Gives a Pod everything but its node: itself, if it is to be made, and its devices.
+    async fn make_ready(&self, order: &StartOrder, task: &StartTask) -> Result<Ready, WriteError> {
+        match &task.waiting {
+            Some(waiting) => self.ready_waiting(task, waiting).await,
+            None => self.ready_new(order, task).await,
+        }
+    }
+
+    async fn ready_waiting(&self, task: &StartTask, waiting: &WaitingPod) -> Result<Ready, WriteError> {
+        let ready = Ready {
+            key: waiting.key.clone(),
+            uid: waiting.uid.clone(),
+            version: waiting.version.to_string(),
+            claim: waiting.claim.as_ref().map(|claim| claim.key.clone()),
+        };
+        let Some(claim) = &waiting.claim else { return Ok(ready) };
+        self.hold(task, &claim.key, &claim.uid, &ready.uid).await?;
+        // A claim that is in use is not deleted before its Pods are gone.
+        let protect = json!({
+            "metadata": { "uid": &*claim.uid, "resourceVersion": &*claim.version, "finalizers": [names::CLAIM_FINALIZER] },
+        });
+        let path = claim_path(&claim.key);
+        let made = self.0.requests.merge(&path, &protect).await?;
+        let made: Made = read(&made)?;
+        self.allocate(task, &claim.key, &made.metadata, &claim.request, &ready).await?;
+        Ok(ready)
+    }
+
+    async fn ready_new(&self, order: &StartOrder, task: &StartTask) -> Result<Ready, WriteError> {
+        let (workload, project) = order.make.as_ref().ok_or_else(|| refused("the Workload is gone"))?;
+        let seats: Vec<Seat<'_>> =
+            order.tasks.iter().map(|task| Seat { place: &task.place, node: &task.node }).collect();
+        let run = Run { workload, project, number: order.run, seats: &seats };
+        let rank = task.place.rank;
+        let pod = pods::pod(&run, rank).map_err(refused)?;
+        let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+        let body = serde_json::to_value(&pod).expect("a Pod is JSON");
+        let name = pods::pod_name(workload.metadata.name.as_deref().unwrap_or_default(), order.run, rank);
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let made: Made = read(&self.create(&path, &name, &body).await?)?;
+        let mut ready = Ready {
+            key: Key::new(namespace, &made.metadata.name),
+            uid: made.metadata.uid.as_str().into(),
+            version: made.metadata.resource_version,
+            claim: None,
+        };
+        if task.place.devices.is_empty() || matches!(task.node.gpus, NodeGpus::Counted { .. }) {
+            return Ok(ready);
+        }
+        let owner = k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            name: made.metadata.name.clone(),
+            uid: made.metadata.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        };
+        let Some(claim) = pods::claim(&run, rank, Some(owner)).map_err(refused)? else { return Ok(ready) };
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        let key = Key::new(namespace, &name);
+        let body = serde_json::to_value(&claim).expect("a claim is JSON");
+        let path = format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims");
+        let made: Made = read(&self.create(&path, &name, &body).await?)?;
+        self.hold(task, &key, &made.metadata.uid.as_str().into(), &ready.uid).await?;
+        self.allocate(task, &key, &made.metadata, names::CLAIM_REQUEST, &ready).await?;
+        ready.claim = Some(key);
+        Ok(ready)
+    }
+
+    /// Makes an object. One of its name that is there already was made by an earlier try whose answer was lost.
+    async fn create(&self, path: &str, name: &str, body: &Value) -> Result<Vec<u8>, WriteError> {
+        match self.0.requests.post(path, body).await {
+            Err(WriteError::Refused { code: 409, .. }) => self.0.requests.get(&format!("{path}/{name}")).await,
+            made => made,
+        }
+    }
+
+    /// Holds shares of devices in the ledger of their node.
+    async fn hold(&self, task: &StartTask, claim: &Key, uid: &Text, pod: &Text) -> Result<(), WriteError> {
+        let NodeGpus::Claimed { devices, .. } = &task.node.gpus else { return Ok(()) };
+        let shares = task.place.devices.iter().filter_map(|taken| {
+            let device = devices.get(usize::from(taken.device))?;
+            Some((device.name.as_str().into(), taken.share, taken.share.memory(device.memory)))
+        });
+        let held = Held { claim: claim.clone(), uid: uid.clone(), pod: pod.clone(), shares: shares.collect() };
+        self.0.ledgers.hold(&self.0.requests, &task.node.name, held).await
+    }
+
+    /// Writes into a claim what it gets.
+    async fn allocate(
+        &self,
+        task: &StartTask,
+        claim: &Key,
+        meta: &Meta,
+        request: &str,
+        pod: &Ready,
+    ) -> Result<(), WriteError> {
+        let share_ids: Vec<String> = task.place.devices.iter().map(|_| new_uuid()).collect();
+        let mut status = pods::claim_status(&task.place, &task.node, &share_ids, (&pod.key.name, &pod.uid)).map_err(refused)?;
+        let results = status.allocation.as_mut().and_then(|allocation| allocation.devices.as_mut());
+        for result in results.into_iter().flat_map(|devices| devices.results.iter_mut().flatten()) {
+            request.clone_into(&mut result.request);
+        }
+        let body = json!({
+            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+            "status": status,
+        });
+        self.0.requests.merge(&format!("{}/status", claim_path(claim)), &body).await?;
+        Ok(())
+    }
+
+    /// Puts a Pod on its node, if it is still the Pod that was looked at.
+    async fn bind(&self, pod: &Ready, node: &str) -> Result<(), WriteError> {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
+        let mut version = pod.version.clone();
+        loop {
+            let epoch = self.0.requests.epoch()?;
+            let body = json!({
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {
+                    "name": &*pod.key.name,
+                    "namespace": &*pod.key.namespace,
+                    "uid": &*pod.uid,
+                    "resourceVersion": version,
+                    "annotations": { names::EPOCH: epoch.to_string() },
+                },
+                "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+            });
+            let error = match self.0.requests.post(&format!("{path}/binding"), &body).await {
+                Ok(_) => return Ok(()),
+                Err(error @ WriteError::Refused { code: 409, .. }) => error,
+                Err(error) => return Err(error),
+            };
+            // Somebody wrote to the Pod in between, perhaps an earlier try of this binding.
+            let found: Found = read(&self.0.requests.get(&path).await?)?;
+            let same = found.metadata.uid == *pod.uid && found.metadata.deletion_timestamp.is_none();
+            match found.spec.node_name.as_deref() {
+                Some(bound) if bound == node && same => return Ok(()),
+                None if same && found.metadata.resource_version != version => version = found.metadata.resource_version,
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// Takes back what Pods got that are not to be bound: those that were made go, claims of others are as they were.
+    async fn undo(&self, order: &StartOrder, pods: impl Iterator<Item = &Ready>) {
+        join_all(pods.map(|pod| self.undo_one(order, pod))).await;
+    }
+
+    async fn undo_one(&self, order: &StartOrder, pod: &Ready) {
+        let result = match (&order.make, &pod.claim) {
+            (Some(_), _) => {
+                let path = format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
+                let options = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": &*pod.uid } });
+                self.0.requests.delete(&path, &options).await
+            }
+            (None, Some(claim)) => {
+                let body = json!({ "status": { "allocation": null, "reservedFor": null } });
+                self.0.requests.merge(&format!("{}/status", claim_path(claim)), &body).await
+            }
+            (None, None) => return,
+        };
+        if let Err(error) = result {
+            tracing::warn!(pod = %pod.key, %error, "a start that failed could not be undone; its Pod is looked at again");
+        }
+    }
+}
+
+fn claim_path(claim: &Key) -> String {
+    format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name)
+}
+
+fn refused(error: impl std::fmt::Display) -> WriteError {
+    WriteError::Refused { code: 422, message: error.to_string() }
+}
+
+fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, WriteError> {
+    serde_json::from_slice(bytes).map_err(|error| WriteError::Unanswered(format!("an answer cannot be read: {error}")))
+}
+
+/// A random identity, as RFC 9562 has them.
+fn new_uuid() -> String {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
