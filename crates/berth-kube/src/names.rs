@@ -43,7 +43,7 @@ pub const DEVICE_CLASS: &str = DRIVER;
 pub const CLAIM_REQUEST: &str = "gpu";
 /// Capacity of a device: its memory.
 pub const CAPACITY_MEMORY: &str = "memory";
-/// Capacity of a device: one, of which shares are parts.
+/// Capacity of a device: a million parts, of which shares are so many.
 pub const CAPACITY_SHARE: &str = "share";
 /// Attribute of a device: its model, as requests spell it.
 pub const ATTRIBUTE_MODEL: &str = "model";

@@ -1,7 +1,7 @@
 //! Amounts as Kubernetes writes them, exactly: no float, and what fixed point cannot hold is rounded up as Kubernetes
 //! does, so that nobody gets less than they asked for.
 
-use berth_types::{Bytes, Cpu, Gpus, Node, Span};
+use berth_types::{Bytes, Cpu, Gpus, Node, Share, Span};
 
 /// Why a text is not an amount.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +45,14 @@ pub fn gpus(text: &str) -> Result<Gpus, QuantityError> {
 /// A count of things, such as devices of a node.
 pub fn count(text: &str) -> Result<u64, QuantityError> {
     scaled(text, 0, Node::MEMORY_MAX.0)
+}
+
+/// A share of a device as claims and slices write it: so many millionths. They are whole numbers, because the allocator
+/// of Kubernetes rounds what is asked for up to one before it looks at the smallest step.
+pub fn share(text: &str) -> Result<Share, QuantityError> {
+    let millionths = scaled(text, 0, Gpus::SCALE)?;
+    let share = u32::try_from(millionths).ok().and_then(Share::from_millionths);
+    share.ok_or_else(|| QuantityError::NotAQuantity(shown(text)))
 }
 
 /// A length of time as people write it: numbers with the units `d`, `h`, `m`, `s`, `ms`, one after the other.
@@ -99,6 +107,11 @@ pub fn bytes_text(bytes: Bytes) -> String {
 /// The canonical text of GPUs, as a quantity: half of one is `500m`.
 pub fn gpus_text(gpus: Gpus) -> String {
     decimal_text(gpus.0, &[("", 1_000_000), ("m", 1_000), ("u", 1)])
+}
+
+/// The canonical text of a share: half of a device is `500k`.
+pub fn share_text(share: Share) -> String {
+    decimal_text(u64::from(share.millionths()), &[("M", 1_000_000), ("k", 1_000)])
 }
 
 /// With the largest unit that leaves a whole number.
@@ -295,6 +308,11 @@ mod tests {
         assert_eq!(bytes_text(Bytes::mib(32_510)), "32510Mi");
         assert_eq!(bytes_text(Bytes(1000)), "1000");
         assert_eq!(bytes_text(Bytes::gib(1024)), "1Ti");
+        for (text, millionths) in [("1M", 1_000_000), ("500k", 500_000), ("333334", 333_334), ("1", 1)] {
+            let part = Share::from_millionths(millionths).expect("a share");
+            assert_eq!((share_text(part).as_str(), share(text)), (text, Ok(part)));
+        }
+        assert!(share("0").is_err() && share("1000001").is_err());
         assert_eq!((gpus_text(Gpus::ZERO), bytes_text(Bytes::ZERO)), ("0".into(), "0".into()));
     }
 

@@ -71,12 +71,11 @@ fn deployment(settings: &Settings, metadata: &Value) -> Value {
                     "containers": [{
                         "name": "operator",
                         "image": settings.image,
-                        "args": ["run"],
                         "env": [
                             { "name": "BERTH_CLUSTER", "value": settings.cluster },
                             { "name": "BERTH_HTTP", "value": format!("0.0.0.0:{HTTP_PORT}") },
+                            { "name": "BERTH_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
                             { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
-                            { "name": "POD_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
                         ],
                         "ports": [{ "name": "http", "containerPort": HTTP_PORT }],
                         "startupProbe": probe("/livez", 2, 60),

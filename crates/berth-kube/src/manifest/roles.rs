@@ -11,22 +11,21 @@ const READ: &[&str] = &["get", "list", "watch"];
 const SEE: &[&str] = &["list", "watch"];
 
 /// What the operator may do in the whole cluster.
-const OPERATOR_RULES: [Rule; 20] = [
+const OPERATOR_RULES: [Rule; 18] = [
     // What is there.
-    ("", &["nodes", "persistentvolumeclaims", "persistentvolumes"], SEE),
-    ("storage.k8s.io", &["storageclasses"], SEE),
+    ("", &["nodes", "persistentvolumeclaims"], SEE),
     ("resource.k8s.io", &["resourceslices", "deviceclasses"], SEE),
     ("scheduling.k8s.io", &["podgroups"], SEE),
     (names::GROUP, &["departments", "nodepools", "projects", "workloads"], READ),
-    // Pods of workloads are made and taken away; those of others are only bound and evicted.
+    // Pods of workloads are made and taken away; those of others are bound and evicted.
     ("", &["pods"], &["create", "delete", "get", "list", "watch"]),
     ("", &["pods/binding", "pods/eviction"], &["create"]),
     ("", &["pods/status"], &["patch"]),
-    // Devices: the claim, and the ledger of its node before it.
-    ("resource.k8s.io", &["resourceclaims"], &["create", "delete", "get", "list", "watch"]),
+    // Devices: the ledger of the node, then the claim.
+    (names::GROUP, &["deviceledgers"], &["create", "get", "list", "update", "watch"]),
+    ("resource.k8s.io", &["resourceclaims"], &["create", "delete", "get", "list", "patch", "watch"]),
     ("resource.k8s.io", &["resourceclaims/status"], &["patch", "update"]),
     ("resource.k8s.io", &["resourceclaims/binding"], &["patch", "update"]),
-    (names::GROUP, &["deviceledgers"], &["create", "delete", "get", "list", "update", "watch"]),
     // What is said about it.
     (
         names::GROUP,
@@ -35,14 +34,12 @@ const OPERATOR_RULES: [Rule; 20] = [
     ),
     ("events.k8s.io", &["events"], &["create", "patch"]),
     // How workloads are reached.
-    ("", &["services"], &["create", "delete", "list", "patch", "watch"]),
-    ("networking.k8s.io", &["ingresses"], &["create", "delete", "list", "patch", "watch"]),
+    ("", &["services"], &["create", "patch"]),
+    ("networking.k8s.io", &["ingresses"], &["create", "patch"]),
     // What projects get.
     ("", &["namespaces"], &["create", "get", "list", "patch", "watch"]),
     ("", &["serviceaccounts"], &["create", "patch"]),
-    ("rbac.authorization.k8s.io", &["rolebindings"], &["create", "delete", "patch"]),
-    // A workload is suspended by its project's idle limit.
-    (names::GROUP, &["workloads"], &["patch"]),
+    ("rbac.authorization.k8s.io", &["rolebindings"], &["create", "patch"]),
 ];
 
 /// What the operator may do in its own namespace.

@@ -144,5 +144,5 @@ pub fn claim_status(
 }
 
 fn share_quantity(share: Share) -> Quantity {
-    Quantity(quantity::gpus_text(share.gpus()))
+    Quantity(quantity::share_text(share))
 }

@@ -177,7 +177,7 @@ fn a_claim_says_how_much_of_how_many_devices() {
     let asked = |spec: Value| claimed(spec, &node, &here).expect("a claim")["exactly"].clone();
     let half = asked(json!({ "gpus": "0.5", "gpuDevices": 2 }));
     assert_eq!(half["count"], 2);
-    assert_eq!(half["capacity"]["requests"], json!({ "share": "500m" }));
+    assert_eq!(half["capacity"]["requests"], json!({ "share": "500k" }));
     assert_eq!(half["deviceClassName"], "gpu.berth.dev");
     let memory = asked(json!({ "gpuMemory": "16Gi", "gpuModels": ["V100", "A\"100"] }));
     assert_eq!(memory["capacity"]["requests"], json!({ "memory": "16Gi" }));
@@ -199,7 +199,7 @@ fn an_allocation_names_devices_shares_node_and_pod() {
     let one = |device: &str, id: &str| {
         json!({
             "request": "gpu", "driver": "gpu.berth.dev", "pool": "node1", "device": device, "shareID": id,
-            "consumedCapacity": { "share": "500m", "memory": "16255Mi" },
+            "consumedCapacity": { "share": "500k", "memory": "16255Mi" },
         })
     };
     assert_eq!(

@@ -76,8 +76,7 @@ impl ClaimSeen {
 }
 
 fn share(text: &str) -> Option<Share> {
-    let millionths = quantity::gpus(text).ok()?.0;
-    Share::from_millionths(u32::try_from(millionths).ok()?)
+    quantity::share(text).ok()
 }
 
 fn asked(claim: &ClaimObject) -> Result<ClaimAsk, Refusal> {
@@ -114,7 +113,7 @@ fn asked(claim: &ClaimObject) -> Result<ClaimAsk, Refusal> {
         (Some(text), _) => match share(text) {
             Some(Share::WHOLE) => GpuRequest::Whole(devices),
             Some(share) => GpuRequest::Fraction { share, devices },
-            None => return refuse(format!("a share of {text} is not between zero and one")),
+            None => return refuse(format!("a share of {text} is not between 1 and 1000000, which is a whole device")),
         },
         (None, Some(text)) => match quantity::bytes(text).ok().and_then(|bytes| NonZeroU64::new(bytes.0)) {
             Some(bytes) => GpuRequest::Memory { bytes, devices },
