@@ -36,7 +36,7 @@ pub struct NodeSpec {
     pub model: String,
     /// Memory of one GPU.
     pub gpu_memory_mib: u64,
-    /// Processors, as Kubernetes counts them.
+    /// Cores, as the simulator counts them: a real node says how many threads it has, which are twice as many.
     pub cpu: u32,
     /// Main memory.
     pub memory_gib: u64,
@@ -46,13 +46,13 @@ pub struct NodeSpec {
     pub dra: bool,
 }
 
-/// Machines known by name: GPUs, their model and memory in MiB, processors, memory in GiB.
+/// Machines known by name, as the simulator knows them: GPUs, their model and memory in MiB, cores, memory in GiB.
 const KNOWN: [(&str, u32, &str, u64, u32, u64); 5] = [
-    ("dgx1", 8, "V100", 32_510, 80, 512),
-    ("dgx2", 16, "V100", 32_510, 96, 1_536),
-    ("dgxa100", 8, "A100", 81_920, 256, 2_048),
-    ("dgxh100", 8, "H100", 81_920, 224, 2_048),
-    ("workstation", 2, "RTX4090", 24_576, 64, 128),
+    ("dgx1", 8, "V100", 32_510, 40, 512),
+    ("dgx2", 16, "V100", 32_510, 48, 1_536),
+    ("dgxa100", 8, "A100", 81_920, 128, 2_048),
+    ("dgxh100", 8, "H100", 81_920, 112, 2_048),
+    ("workstation", 2, "RTX4090", 24_576, 32, 128),
 ];
 
 impl NodeSpec {
