@@ -78,13 +78,18 @@ fmt: ## format every file
 	cargo fmt --all
 
 # Simulated machines: `make kube-up NODES=1000xdgx1`; DRA=1 publishes GPUs that can be shared, SCHEDULER=1 runs the stock scheduler.
+# NODE=real adds a real node that says it has REAL_GPUS GPUs, and an image of Berth on it.
 NODES ?= 2xdgx1
+REAL_GPUS ?= 2
+REAL = $(filter real,$(NODE))
 TESTBED = $(CARGO_TARGET_DIR)/debug/berth-testbed
 
-kube-up: ## start a real Kubernetes control plane with simulated nodes in the background (NODES=2xdgx1 DRA=1 SCHEDULER=1)
-	@.ci/ensure rust kube
+kube-up: ## start a real Kubernetes control plane with simulated nodes in the background (NODES=2xdgx1 DRA=1 SCHEDULER=1 NODE=real)
+	@.ci/ensure rust kube $(if $(REAL),containers)
 	cargo build --quiet --locked -p berth-testbed
-	@$(TESTBED) up --nodes $(NODES) $(if $(DRA),--dra) $(if $(SCHEDULER),--scheduler)
+	$(if $(REAL),cargo build --release --locked -p berth-cli)
+	@$(TESTBED) up --nodes $(NODES) $(if $(DRA),--dra) $(if $(SCHEDULER),--scheduler) \
+		$(if $(REAL),--real-node --real-gpus $(REAL_GPUS) --program $(BERTH))
 
 kube-down: ## end it
 	@.ci/ensure rust

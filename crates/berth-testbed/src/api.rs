@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Config, Resource,
-    api::{DeleteParams, GetParams, ListParams, PostParams},
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::Request,
 };
@@ -92,6 +92,32 @@ async fn wait_until_held(client: Client, spec: &NodeSpec, limit: Duration) -> Re
         Ok(result) => result,
         Err(_) => bail!("kwok did not take the {} nodes within {} s", names.len(), limit.as_secs()),
     }
+}
+
+/// Whether the kubelet of a node says that it is ready.
+pub(crate) async fn node_is_ready(client: Client, name: &str) -> Result<()> {
+    let node = Api::<Node>::all(client).get(name).await?;
+    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+    match conditions.into_iter().find(|condition| condition.type_ == "Ready") {
+        Some(ready) if ready.status == "True" => Ok(()),
+        Some(ready) => bail!("{}", ready.message.unwrap_or_default()),
+        None => bail!("it says nothing yet"),
+    }
+}
+
+/// Says on behalf of a node that it has GPUs, as an administrator may of any resource that no plugin looks after.
+pub(crate) async fn declare_gpus(client: Client, name: &str, spec: &NodeSpec) -> Result<()> {
+    if spec.gpus == 0 {
+        return Ok(());
+    }
+    let nodes = Api::<Node>::all(client);
+    let labels = json!({"metadata": {"labels": spec.gpu_labels()}});
+    nodes.patch(name, &PatchParams::default(), &Patch::Merge(&labels)).await?;
+    // kubelet would carry the capacity over to what can be allocated at its next report.
+    let gpus = json!({"nvidia.com/gpu": spec.gpus.to_string()});
+    let status = json!({"status": {"capacity": gpus, "allocatable": gpus}});
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await?;
+    Ok(())
 }
 
 /// Removes a node and what it published. Pods bound to it stay, as they do when a machine is gone.

@@ -4,7 +4,9 @@ use anyhow::{Context, Result, bail};
 use berth_testbed::Cluster;
 use rustix::process::{Pid, Signal, kill_process, setsid};
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::Path,
     process::{Command, Stdio},
     thread,
@@ -20,7 +22,7 @@ const READY: &str = "ready";
 const LOG: &str = "testbed.log";
 
 /// Starts this program again as `serve` with these arguments, and waits until the cluster can be used.
-pub(crate) fn up(folder: &Path, arguments: &[&str]) -> Result<()> {
+pub(crate) fn up(folder: &Path, arguments: &[OsString]) -> Result<()> {
     if let Some(owner) = owner(folder) {
         let kubeconfig =
             fs::read_to_string(folder.join(READY)).context("the cluster is being started just now")?;

@@ -14,6 +14,14 @@ pub(crate) const API_SERVER: &str = "kube-apiserver";
 pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 pub(crate) const SCHEDULER: &str = "kube-scheduler";
 pub(crate) const KWOK: &str = "kwok";
+pub(crate) const KUBELET: &str = "kubelet";
+pub(crate) const CONTAINERD: &str = "containerd";
+pub(crate) const SHIM: &str = "containerd-shim-runc-v2";
+pub(crate) const CTR: &str = "ctr";
+/// Gives a Pod a pair of network devices, one end of it on the machine.
+pub(crate) const PTP: &str = "ptp";
+pub(crate) const HOST_LOCAL: &str = "host-local";
+pub(crate) const LOOPBACK: &str = "loopback";
 
 /// Sets the signal a child gets when the thread that started it is gone; part of util-linux.
 pub(crate) const SETPRIV: &str = "setpriv";
@@ -41,7 +49,7 @@ pub(crate) fn check(wanted: &[&str]) -> Result<(), String> {
             folder.display()
         ));
     }
-    if !is_on_path(SETPRIV) {
+    if find(SETPRIV).is_none() {
         return Err(format!("{SETPRIV} missing: install util-linux"));
     }
     Ok(())
@@ -50,15 +58,16 @@ pub(crate) fn check(wanted: &[&str]) -> Result<(), String> {
 /// What to type for kubectl: its name where the shell finds it, or the path of the one that was built.
 #[must_use]
 pub fn kubectl() -> Option<PathBuf> {
-    if is_on_path("kubectl") {
+    if find("kubectl").is_some() {
         return Some("kubectl".into());
     }
     Some(folder().join("kubectl")).filter(|path| is_program(path))
 }
 
-fn is_on_path(name: &str) -> bool {
+/// The program that the shell would find.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let paths = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&paths).any(|folder| is_program(&folder.join(name)))
+    env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
 fn is_program(path: &Path) -> bool {

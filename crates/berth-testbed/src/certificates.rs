@@ -1,5 +1,6 @@
 //! Keys, certificates and tokens of one control plane. They live as long as its folder.
 
+use crate::REAL_NODE;
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -14,12 +15,21 @@ pub(crate) const SERVER_KEY: &str = "apiserver.key";
 pub(crate) const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
 pub(crate) const SERVICE_ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
 pub(crate) const TOKENS: &str = "tokens.csv";
+/// What the kubelet of a real node shows to whoever calls it, and what it shows to the API server.
+pub(crate) const KUBELET_SERVER: &str = "kubelet-server.crt";
+pub(crate) const KUBELET_SERVER_KEY: &str = "kubelet-server.key";
+pub(crate) const KUBELET_CLIENT: &str = "kubelet-client.crt";
+pub(crate) const KUBELET_CLIENT_KEY: &str = "kubelet-client.key";
+/// What the API server shows to a kubelet.
+pub(crate) const SERVER_CLIENT: &str = "apiserver-kubelet-client.crt";
+pub(crate) const SERVER_CLIENT_KEY: &str = "apiserver-kubelet-client.key";
 
 /// Names and addresses under which the API server is called.
 const SERVER_NAMES: [&str; 6] =
     ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1"];
 
-/// Writes an authority, the server's certificate, the key of service accounts and the administrator's token.
+/// Writes an authority, the certificates of the API server and of a real node, the key of service accounts and the
+/// administrator's token.
 pub(crate) fn write(folder: &Path, token: &str) -> Result<()> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, "berth-testbed");
@@ -27,16 +37,30 @@ pub(crate) fn write(folder: &Path, token: &str) -> Result<()> {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
 
-    let mut params = CertificateParams::new(SERVER_NAMES.map(String::from).to_vec())?;
-    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.use_authority_key_identifier_extension = true;
-    let key = KeyPair::generate()?;
-    let server = params.signed_by(&key, &authority)?;
-
     write_secret(&folder.join(AUTHORITY), &authority.pem())?;
-    write_secret(&folder.join(SERVER), &server.pem())?;
-    write_secret(&folder.join(SERVER_KEY), &key.serialize_pem())?;
+    let issue = |names: &[&str], subject: (&str, Option<&str>), files: [&str; 2]| -> Result<()> {
+        let names: Vec<String> = names.iter().copied().map(String::from).collect();
+        let for_servers = !names.is_empty();
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name.push(DnType::CommonName, subject.0);
+        if let Some(group) = subject.1 {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        params.extended_key_usages = vec![if for_servers {
+            ExtendedKeyUsagePurpose::ServerAuth
+        } else {
+            ExtendedKeyUsagePurpose::ClientAuth
+        }];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        write_secret(&folder.join(files[0]), &params.signed_by(&key, &authority)?.pem())?;
+        write_secret(&folder.join(files[1]), &key.serialize_pem())
+    };
+    let node = format!("system:node:{REAL_NODE}");
+    issue(&SERVER_NAMES, ("kube-apiserver", None), [SERVER, SERVER_KEY])?;
+    issue(&[REAL_NODE], (&node, None), [KUBELET_SERVER, KUBELET_SERVER_KEY])?;
+    issue(&[], (&node, Some("system:nodes")), [KUBELET_CLIENT, KUBELET_CLIENT_KEY])?;
+    issue(&[], ("kube-apiserver", Some("system:masters")), [SERVER_CLIENT, SERVER_CLIENT_KEY])?;
     let key = KeyPair::generate()?;
     write_secret(&folder.join(SERVICE_ACCOUNT_KEY), &key.serialize_pem())?;
     write_secret(&folder.join(SERVICE_ACCOUNT_PUBLIC_KEY), &key.public_key_pem())?;

@@ -1,12 +1,13 @@
 //! A control plane and its life.
 
 use crate::{
-    api,
+    Image, REAL_NODE, api,
     binaries::{self, API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER},
     certificates as files, components,
     nodes::NodeSpec,
     ports,
     processes::Process,
+    real::{self, RealNode},
 };
 use anyhow::{Context, Result, bail};
 use std::{
@@ -44,6 +45,11 @@ pub struct Options {
     pub audit: bool,
     /// Nodes to begin with.
     pub nodes: Vec<NodeSpec>,
+    /// A node of which nothing is simulated but GPUs: kubelet, containerd and runc; named [`crate::REAL_NODE`]. Needs
+    /// root, see [`Cluster::real_node_available`].
+    pub real_node: bool,
+    /// GPUs that the real node says it has. Pods that ask for them run and see none.
+    pub real_gpus: u32,
     /// A cluster that is there already: no control plane is started, only kwok.
     pub kubeconfig: Option<PathBuf>,
 }
@@ -57,6 +63,8 @@ impl Default for Options {
             kwok: true,
             audit: false,
             nodes: Vec::new(),
+            real_node: false,
+            real_gpus: 0,
             kubeconfig: None,
         }
     }
@@ -80,6 +88,7 @@ pub struct Cluster {
 /// The processes, in the order in which they end.
 #[derive(Debug, Default)]
 struct Running {
+    node: Option<RealNode>,
     kwok: Option<Process>,
     scheduler: Option<Process>,
     controller_manager: Option<Process>,
@@ -89,16 +98,18 @@ struct Running {
 
 impl Running {
     fn all(&mut self) -> [&mut Option<Process>; 5] {
-        let Self { kwok, scheduler, controller_manager, api_server, etcd } = self;
+        let Self { node: _, kwok, scheduler, controller_manager, api_server, etcd } = self;
         [kwok, scheduler, controller_manager, api_server, etcd]
     }
 
     /// An error with the end of the log of the first process that has ended by itself.
     fn check(&mut self) -> Result<()> {
+        self.node.as_mut().map_or(Ok(()), RealNode::check)?;
         self.all().into_iter().flatten().try_for_each(Process::check)
     }
 
     fn end(&mut self) {
+        drop(self.node.take());
         for process in self.all() {
             // Dropping ends the process and waits for it.
             drop(process.take());
@@ -113,6 +124,14 @@ impl Cluster {
     /// Says what is missing and how to get it, so that a test can say what it skips.
     pub fn available() -> Result<(), String> {
         binaries::check(&[ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK])
+    }
+
+    /// Whether a cluster with a real node can be started here.
+    ///
+    /// # Errors
+    /// Says what is missing and how to get it, so that a test can say what it skips.
+    pub fn real_node_available() -> Result<(), String> {
+        Self::available().and_then(|()| real::check())
     }
 
     /// Starts a cluster and waits until it can be used.
@@ -156,6 +175,9 @@ impl Cluster {
         for spec in &cluster.options.nodes {
             cluster.add_nodes(spec)?;
         }
+        if cluster.options.real_node {
+            cluster.start_real_node()?;
+        }
         Ok(cluster)
     }
 
@@ -193,12 +215,10 @@ impl Cluster {
     #[must_use]
     pub fn pids(&self) -> Vec<(String, u32)> {
         let mut running = self.running();
-        running
-            .all()
-            .into_iter()
-            .flatten()
-            .map(|process| (process.name().to_owned(), process.pid()))
-            .collect()
+        let numbered = |process: &Process| (process.name().to_owned(), process.pid());
+        let node: Vec<_> = running.node.iter().map(|node| numbered(node.process())).collect();
+        let others = running.all().into_iter().flatten().map(|process| numbered(process));
+        node.into_iter().chain(others).collect()
     }
 
     /// An error with the end of its log if a component has ended by itself.
@@ -246,6 +266,14 @@ impl Cluster {
     /// When there is no such node.
     pub fn remove_node(&self, name: &str) -> Result<()> {
         self.block_on(async { api::remove_node(api::connect(&self.kubeconfig).await?, name).await })
+    }
+
+    /// Gives an image to the real node, so that Pods can name it.
+    ///
+    /// # Errors
+    /// When there is no real node, or a file of the image is not there.
+    pub fn import_image(&self, image: &Image) -> Result<()> {
+        self.running().node.as_ref().context("this cluster has no real node")?.import(image)
     }
 
     /// Asks the API server to end, and waits until it has.
@@ -337,6 +365,29 @@ impl Cluster {
         self.wait_until_ready(self.options.controller_manager)
     }
 
+    fn start_real_node(&self) -> Result<()> {
+        real::check().map_err(anyhow::Error::msg)?;
+        if self.options.kubeconfig.is_some() {
+            bail!("a real node needs certificates of this cluster, whose keys are not here");
+        }
+        let node = RealNode::start(&self.folder, &self.address(), ports::free()?)?;
+        self.running().node = Some(node);
+        let ask = |question: &dyn Fn(&RealNode) -> bool| self.running().node.as_ref().is_some_and(question);
+        self.wait("containerd did not get ready", || {
+            if ask(&RealNode::is_listening) { Ok(()) } else { Err("no socket".into()) }
+        })?;
+        if let Some(node) = &self.running().node {
+            node.import_pause()?;
+        }
+        let kubeconfig = &self.kubeconfig;
+        self.wait("the real node did not get ready", || {
+            self.block_on(async { api::node_is_ready(api::connect(kubeconfig).await?, REAL_NODE).await })
+                .map_err(|error| format!("{error:#}"))
+        })?;
+        let gpus = NodeSpec { gpus: self.options.real_gpus, ..NodeSpec::dgx1(1) };
+        self.block_on(async { api::declare_gpus(api::connect(kubeconfig).await?, REAL_NODE, &gpus).await })
+    }
+
     fn spawn_api_server(&self, port: u16) -> Result<()> {
         if self.running().api_server.is_some() {
             bail!("the API server runs already");
@@ -350,7 +401,8 @@ impl Cluster {
         // kwok stands for machines that are not here, so it may have memory for what it saves in processor time. What
         // may be measured runs as it does everywhere.
         let environment: &[(&str, &str)] = if name == KWOK { &[("GOGC", "400")] } else { &[] };
-        Process::start(&binaries::folder().join(name), arguments, environment, &self.folder)
+        let program = binaries::folder().join(name);
+        Process::start(name, &program, arguments, environment, &self.folder, &self.folder)
     }
 
     fn take(&self, name: &str) -> Result<Process> {
@@ -383,7 +435,9 @@ impl Cluster {
                 let mut running = self.running();
                 let tails =
                     running.all().into_iter().flatten().map(|process| process.failure("runs").to_string());
-                let tails = tails.collect::<Vec<_>>().join("\n");
+                let mut tails = tails.collect::<Vec<_>>();
+                tails.extend(running.node.as_ref().map(RealNode::tails));
+                let tails = tails.join("\n");
                 bail!("{failure} within {} s ({reason})\n{tails}", READY_LIMIT.as_secs());
             }
             thread::sleep(POLL);
@@ -448,6 +502,7 @@ fn prepare(folder: &Path) -> Result<PathBuf> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).with_context(context)?;
     // Only what a cluster leaves there is removed: the folder may hold files of its owner too.
     let _ = fs::remove_dir_all(folder.join("etcd"));
+    real::clear(folder)?;
     // The components run in there, so that a relative name would mean another file to them.
     folder.canonicalize().with_context(context)
 }

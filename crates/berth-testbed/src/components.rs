@@ -49,7 +49,6 @@ pub(crate) fn api_server(port: u16, options: &Options) -> Vec<String> {
         format!("--tls-private-key-file={}", files::SERVER_KEY),
         format!("--client-ca-file={}", files::AUTHORITY),
         format!("--token-auth-file={}", files::TOKENS),
-        "--authorization-mode=RBAC".into(),
         "--service-cluster-ip-range=10.96.0.0/16".into(),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!("--service-account-key-file={}", files::SERVICE_ACCOUNT_PUBLIC_KEY),
@@ -61,6 +60,17 @@ pub(crate) fn api_server(port: u16, options: &Options) -> Vec<String> {
         FEATURE_GATES.into(),
         "--runtime-config=scheduling.k8s.io/v1alpha2=true".into(),
     ];
+    if options.real_node {
+        arguments.extend([
+            "--authorization-mode=Node,RBAC".into(),
+            "--enable-admission-plugins=NodeRestriction".into(),
+            format!("--kubelet-certificate-authority={}", files::AUTHORITY),
+            format!("--kubelet-client-certificate={}", files::SERVER_CLIENT),
+            format!("--kubelet-client-key={}", files::SERVER_CLIENT_KEY),
+        ]);
+    } else {
+        arguments.push("--authorization-mode=RBAC".into());
+    }
     if options.audit {
         arguments.extend([
             format!("--audit-policy-file={AUDIT_POLICY}"),

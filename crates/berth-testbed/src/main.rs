@@ -2,10 +2,11 @@
 
 mod background;
 
-use anyhow::Result;
-use berth_testbed::{Cluster, NodeSpec, Options};
+use anyhow::{Context, Result};
+use berth_testbed::{Cluster, Image, NodeSpec, Options};
 use clap::{Parser, Subcommand};
 use std::{
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -42,6 +43,15 @@ struct Shape {
     /// Run the stock scheduler too
     #[arg(long)]
     scheduler: bool,
+    /// Add a real node: kubelet, containerd and runc; needs root
+    #[arg(long)]
+    real_node: bool,
+    /// GPUs the real node shall say it has
+    #[arg(long, default_value_t = 0, requires = "real_node", value_name = "COUNT")]
+    real_gpus: u32,
+    /// A program for the real node: an image with it, its libraries and a shell, called localhost/<name>:1
+    #[arg(long, requires = "real_node", value_name = "PATH")]
+    program: Vec<PathBuf>,
 }
 
 impl Shape {
@@ -53,15 +63,44 @@ impl Shape {
             first += spec.count;
             nodes.push(spec);
         }
-        Ok(Options { folder: Some(folder.into()), scheduler: self.scheduler, nodes, ..Options::default() })
+        Ok(Options {
+            folder: Some(folder.into()),
+            scheduler: self.scheduler,
+            nodes,
+            real_node: self.real_node,
+            real_gpus: self.real_gpus,
+            ..Options::default()
+        })
     }
 
     /// The same shape as arguments of `serve`.
-    fn arguments(&self) -> Vec<&str> {
-        let mut words = vec!["--nodes", &self.nodes];
-        words.extend(self.dra.then_some("--dra"));
-        words.extend(self.scheduler.then_some("--scheduler"));
-        words
+    fn arguments(&self) -> Result<Vec<OsString>> {
+        let mut words: Vec<OsString> = vec!["--nodes".into(), (&self.nodes).into()];
+        let flags = [("--dra", self.dra), ("--scheduler", self.scheduler), ("--real-node", self.real_node)];
+        words.extend(flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.into()));
+        if self.real_node {
+            words.extend(["--real-gpus".into(), self.real_gpus.to_string().into()]);
+        }
+        for program in &self.program {
+            let program = program.canonicalize().with_context(|| format!("finding {}", program.display()))?;
+            words.extend(["--program".into(), program.into()]);
+        }
+        Ok(words)
+    }
+
+    /// Starts the cluster, and gives the real node its images.
+    fn start(&self, options: Options) -> Result<Cluster> {
+        let cluster = Cluster::start(options)?;
+        if self.real_node {
+            cluster.import_image(&Image::new("localhost/busybox:1").shell()?)?;
+        }
+        for program in &self.program {
+            let name = program.file_name().and_then(OsStr::to_str).context("a program has a name")?;
+            let inside = format!("/usr/local/bin/{name}");
+            let image = Image::new(&format!("localhost/{name}:1")).shell()?.program(program, &inside)?;
+            cluster.import_image(&image.entrypoint([inside]))?;
+        }
+        Ok(cluster)
     }
 }
 
@@ -80,12 +119,15 @@ fn run(Arguments { command, folder }: Arguments) -> Result<()> {
         Command::Up(shape) => {
             // A mistake is said here, not by a process whose words are in a file.
             shape.options(&folder)?;
-            background::up(&folder, &shape.arguments())
+            if shape.real_node {
+                Cluster::real_node_available().map_err(anyhow::Error::msg)?;
+            }
+            background::up(&folder, &shape.arguments()?)
         }
         Command::Down => background::down(&folder),
         Command::Serve(shape) => {
             let options = shape.options(&folder)?;
-            background::serve(&folder, || Cluster::start(options))
+            background::serve(&folder, || shape.start(options))
         }
     }
 }

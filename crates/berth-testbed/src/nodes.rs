@@ -130,9 +130,7 @@ impl NodeSpec {
         ]);
         if self.gpus > 0 && !self.dra {
             capacity.insert("nvidia.com/gpu".into(), self.gpus.to_string());
-            labels.insert("nvidia.com/gpu.product".into(), self.model.clone());
-            labels.insert("nvidia.com/gpu.memory".into(), self.gpu_memory_mib.to_string());
-            labels.insert("nvidia.com/gpu.count".into(), self.gpus.to_string());
+            labels.extend(self.gpu_labels());
         }
         labels.extend(self.labels.clone());
         let condition = |kind: &str, status: &str, reason: &str| {
@@ -159,6 +157,15 @@ impl NodeSpec {
                 "phase": "Running",
             },
         }))
+    }
+
+    /// What labels say about GPUs that are counted.
+    pub(crate) fn gpu_labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            ("nvidia.com/gpu.product".into(), self.model.clone()),
+            ("nvidia.com/gpu.memory".into(), self.gpu_memory_mib.to_string()),
+            ("nvidia.com/gpu.count".into(), self.gpus.to_string()),
+        ])
     }
 
     /// The slice with the node's GPUs, which goes when the node goes.

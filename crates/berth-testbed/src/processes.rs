@@ -16,6 +16,7 @@ use std::{
 /// How much of a log goes into an error.
 const TAIL_LINES: usize = 15;
 const POLL: Duration = Duration::from_millis(20);
+const FOLLOW_LIMIT: Duration = Duration::from_secs(20);
 
 /// One running component: its process and its log.
 #[derive(Debug)]
@@ -26,15 +27,17 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program in its own process group. What it says is appended to `<name>.log` in the folder.
+    /// Starts a program in its own process group and this folder. What it says is appended to `<name>.log` among the
+    /// logs.
     pub(crate) fn start(
+        name: &str,
         program: &Path,
         arguments: &[String],
         environment: &[(&str, &str)],
         folder: &Path,
+        logs: &Path,
     ) -> Result<Self> {
-        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let log = folder.join(format!("{name}.log"));
+        let log = logs.join(format!("{name}.log"));
         let output = File::options()
             .create(true)
             .append(true)
@@ -55,7 +58,7 @@ impl Process {
             .stderr(output)
             .process_group(0);
         let child = spawn_from_keeper(command).with_context(|| format!("starting {}", program.display()))?;
-        Ok(Self { name, child, log })
+        Ok(Self { name: name.into(), child, log })
     }
 
     /// An error with the end of the log, if the process has ended.
@@ -68,16 +71,8 @@ impl Process {
 
     /// What went wrong, and the end of the log.
     pub(crate) fn failure(&self, what: &str) -> anyhow::Error {
-        let tail = self.tail();
+        let tail = tail(&self.log);
         anyhow!("{} {what}; the end of {}:\n{tail}", self.name, self.log.display())
-    }
-
-    /// The last lines of the log.
-    pub(crate) fn tail(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -106,6 +101,18 @@ impl Process {
         self.end()
     }
 
+    /// Ends the children of the process at once, and waits until it has followed them, as one does that only waits for
+    /// them. For what makes a namespace for its child: only when that one is gone is everybody in there gone.
+    pub(crate) fn kill_children(&mut self) {
+        let until = Instant::now() + FOLLOW_LIMIT;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            for pid in children(self.pid()) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
     fn end(&mut self) -> Result<()> {
         if self.child.try_wait()?.is_none() {
             self.signal(Signal::KILL);
@@ -128,6 +135,28 @@ impl Drop for Process {
             eprintln!("berth-testbed: {} could not be ended: {error}", self.name);
         }
     }
+}
+
+/// The last lines of a log.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+fn children(parent: u32) -> Vec<Pid> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name in parentheses may hold anything, so counting begins after it.
+        let of = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        if of == Some(parent) {
+            found.extend(Pid::from_raw(pid));
+        }
+    }
+    found
 }
 
 fn ended(status: ExitStatus) -> String {
