@@ -26,6 +26,8 @@ use std::{
 const AT_ONCE: usize = 20_000;
 /// Explanations between two looks at the news.
 const EXPLANATIONS: usize = 4;
+/// Between tries of something that fails.
+const PAUSE: Duration = Duration::from_millis(300);
 /// The longest sleep.
 const SLEEP: Duration = Duration::from_secs(60);
 /// The oldest Kubernetes that has what is needed.
@@ -147,12 +149,21 @@ pub async fn look(client: Client) -> Result<State> {
 /// request of that kind may still be under way. The claim is written to, so that such a request finds another version.
 async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
     let ledgers: Api<api::DeviceLedger> = Api::all(client.clone());
-    let found = match ledgers.list(&ListParams::default()).await {
-        Ok(found) => found.items,
-        Err(kube::Error::Api(status)) if status.code == 404 => bail!(
-            "the cluster does not know Berth's resources; apply the manifest that `berth operator manifest` writes"
-        ),
-        Err(error) => return Err(error).context("ledgers of devices cannot be read"),
+    let found = loop {
+        match ledgers.list(&ListParams::default()).await {
+            Ok(found) => break found.items,
+            Err(kube::Error::Api(status)) if status.code == 404 => bail!(
+                "the cluster does not know Berth's resources; apply the manifest that `berth operator manifest` writes"
+            ),
+            Err(kube::Error::Api(status)) if status.code == 403 => bail!(
+                "Berth may not read its ledgers of devices ({}); apply its roles anew", status.message
+            ),
+            Err(error) => {
+                requests.epoch().context("ledgers of devices cannot be read in time")?;
+                tracing::warn!(%error, "ledgers of devices cannot be read yet");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
     };
     let ledgers = Ledgers::found(found);
     for (claim, uid) in ledgers.claims() {

@@ -23,6 +23,8 @@ use std::{collections::HashMap, marker::PhantomData, sync::{Arc, mpsc::Sender}, 
 const PAGE: usize = 1000;
 /// The server ends a watch after this long; one that is silent for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
+/// The longest wait for the first words of an answer.
+const ANSWER: Duration = Duration::from_secs(15);
 /// Between tries of something that fails.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Between tries of a kind that the cluster does not have.
@@ -129,7 +131,8 @@ impl<T: Followed> Follower<T> {
         loop {
             let path = format!("{}?limit={PAGE}&continue={more}", T::PATH);
             let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-            let list: List<T> = match self.client.request(request).await {
+            let asked = tokio::time::timeout(ANSWER, self.client.request::<List<T>>(request)).await;
+            let list = match asked.unwrap_or_else(|_| Err(too_late())) {
                 Ok(list) => list,
                 Err(error) => {
                     // What was known is still known.
@@ -180,7 +183,8 @@ impl<T: Followed> Follower<T> {
             WATCH.as_secs(),
         );
         let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let events = self.client.request_events::<T>(request).await?;
+        let asked = tokio::time::timeout(ANSWER, self.client.request_events::<T>(request)).await;
+        let events = asked.unwrap_or_else(|_| Err(too_late()))?;
         futures_util::pin_mut!(events);
         loop {
             let next = tokio::time::timeout(WATCH + Duration::from_secs(10), events.try_next()).await;
@@ -214,6 +218,10 @@ enum Ended {
     Resumable,
     /// Everything must be listed again.
     Stale,
+}
+
+fn too_late() -> kube::Error {
+    kube::Error::Service("the API server did not answer in time".into())
 }
 
 /// Whether two things that are gone are the same one.

@@ -99,7 +99,14 @@ impl Operator {
         let run = run::run(client.clone(), Options::new("berth-system"), async move {
             let _ = stopped.await;
         });
-        Self { stop, running: tokio::spawn(run) }
+        let running = tokio::spawn(async move {
+            let result = run.await;
+            if let Err(error) = &result {
+                eprintln!("the operator ended: {error:#}");
+            }
+            result
+        });
+        Self { stop, running }
     }
 
     pub(crate) async fn stop(self) {
@@ -239,7 +246,7 @@ pub(crate) fn workload_json(spec: &WorkloadSpec) -> Value {
     let mut body = json!({
         "kind": kind,
         "image": "berth/quickstart",
-        "priority": spec.priority.to_string(),
+        "priority": spec.priority,
         "preemptible": spec.preemptible,
         "gracePeriod": "1s",
         "backoffLimit": spec.retry_limit.min(100),
