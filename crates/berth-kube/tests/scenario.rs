@@ -23,7 +23,7 @@ fn the_report_stands_the_same_in_the_simulator_and_on_kubernetes() {
 
 async fn play(client: &kube::Client, scenario: &Scenario) {
     let options = berth_sim::Options { policy: scenario.policy.clone(), ..Default::default() };
-    let mut mirror = Mirror::new(client, berth_sim::World::new(options), "");
+    let mut mirror = Mirror::new(client, berth_sim::World::new(options));
     let (mut since, mut met) = (0, 0);
     for line in &scenario.lines {
         let what = format!("line {}", line.number);

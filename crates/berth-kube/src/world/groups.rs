@@ -456,7 +456,8 @@ impl World {
             .pods
             .iter()
             .filter_map(|uid| self.pods.get(uid))
-            .filter(|pod| pod.node.is_some() && !pod.is_over())
+            // A Pod on a node that is gone is gone with it, whatever its object says.
+            .filter(|pod| pod.node.as_ref().is_some_and(|node| self.node_id(node).is_some()) && !pod.is_over())
             .collect();
         pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
         let last_run = pods.iter().filter_map(|pod| run_of(pod)).max();

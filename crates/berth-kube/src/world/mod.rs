@@ -93,6 +93,8 @@ pub(crate) struct World {
     next_id: u64,
     nodes: BTreeMap<Text, nodes::NodeEntry>,
     node_names: HashMap<berth_types::NodeId, Text>,
+    /// Numbers of nodes by name, those that went included.
+    node_ids: HashMap<Text, berth_types::NodeId>,
     demands: nodes::Demands,
     pools: BTreeMap<Text, Arc<crate::api::NodePool>>,
     owners: owners::Owners,
@@ -130,6 +132,7 @@ impl World {
             next_id: 1,
             nodes: BTreeMap::new(),
             node_names: HashMap::new(),
+            node_ids: HashMap::new(),
             demands: nodes::Demands::default(),
             pools: BTreeMap::new(),
             owners: owners::Owners::default(),

@@ -165,7 +165,10 @@ impl World {
 
     fn entry_of(&mut self, name: &Text) -> &mut NodeEntry {
         if !self.nodes.contains_key(name) {
-            let id = NodeId(self.draw());
+            // A node that comes back is the one it was.
+            let known = self.node_ids.get(name).copied();
+            let id = known.unwrap_or_else(|| NodeId(self.draw()));
+            self.node_ids.insert(name.clone(), id);
             self.nodes.insert(name.clone(), NodeEntry::new(id));
             self.node_names.insert(id, name.clone());
         }
