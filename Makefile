@@ -10,10 +10,10 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:$(BERTH_CACHE)/tools/bin
 BERTH = $(CARGO_TARGET_DIR)/release/berth
 
 .DEFAULT_GOAL := help
-.PHONY: help run story test check soak mutants bench fmt
+.PHONY: help run story test check soak mutants bench fmt kube-up kube-down
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Options of `berth up`: `make run UP="--nodes 1xdgxh100"` tries another machine.
 UP ?= --nodes 2xdgx1 --project team-a=4 --project team-b=2 --project team-c=2 --project team-d=8
@@ -32,7 +32,7 @@ story: ## play the report's scenario in the simulator; a picture goes to target/
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
 test: ## every test: properties, scenarios, transcripts, processes and containers, house rules
-	@.ci/ensure rust containers jupyter
+	@.ci/ensure rust containers jupyter kube
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
 	cargo test --workspace --locked
 
@@ -76,3 +76,17 @@ bench: ## how fast the engine decides and the store writes; numbers go to target
 fmt: ## format every file
 	@.ci/ensure rust lints
 	cargo fmt --all
+
+# Simulated machines: `make kube-up NODES=1000xdgx1`; DRA=1 publishes GPUs that can be shared, SCHEDULER=1 runs the stock scheduler.
+NODES ?= 2xdgx1
+TESTBED = $(CARGO_TARGET_DIR)/debug/berth-testbed
+
+kube-up: ## start a real Kubernetes control plane with simulated nodes in the background (NODES=2xdgx1 DRA=1 SCHEDULER=1)
+	@.ci/ensure rust kube
+	cargo build --quiet --locked -p berth-testbed
+	@$(TESTBED) up --nodes $(NODES) $(if $(DRA),--dra) $(if $(SCHEDULER),--scheduler)
+
+kube-down: ## end it
+	@.ci/ensure rust
+	cargo build --quiet --locked -p berth-testbed
+	@$(TESTBED) down

@@ -13,7 +13,7 @@ use crate::{
     write::{Ledgers, Requests, WriteError, Writer},
 };
 use anyhow::{Context, Result, bail};
-use berth_types::{Policy, Time};
+use berth_types::{Policy, State, Time};
 use kube::{Api, Client, Config, api::ListParams};
 use serde_json::json;
 use std::{
@@ -119,6 +119,28 @@ fn watch_all(client: &Client, news: &Sender<News>) -> BTreeSet<&'static str> {
     watch::<api::NodePool>(client, news, &mut kinds);
     watch::<api::Workload>(client, news, &mut kinds);
     kinds
+}
+
+/// What the API server says, as the engine understands it: nodes, owners, and work where it is. Nothing is decided or written.
+pub async fn look(client: Client) -> Result<State> {
+    let (news, heard) = channel();
+    let mut unlisted = watch_all(&client, &news);
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut seen = Vec::new();
+        while !unlisted.is_empty() {
+            match heard.recv_timeout(SLEEP).context("the API server does not answer")? {
+                News::Seen(one) => seen.push(one),
+                News::Listed(kind) | News::Absent(kind) => {
+                    unlisted.remove(kind);
+                }
+                News::Failed { kind, message } => bail!("{kind} cannot be read: {message}"),
+                News::Stop => bail!("somebody asked for the end"),
+            }
+        }
+        let mut world = World::new(Settings { policy: Policy::default() });
+        Ok(world.see(now(), seen))
+    });
+    looked.await.context("looking was interrupted")?
 }
 
 /// Takes over from whoever led before: a claim that a ledger names and that has nothing was about to get something, and a

@@ -19,13 +19,14 @@ const OWNER: &str = "owner";
 const READY: &str = "ready";
 const LOG: &str = "testbed.log";
 
-/// Starts the same program with the same arguments as `serve`, and waits until the cluster can be used.
-pub(crate) fn up(folder: &Path) -> Result<()> {
+/// Starts this program again as `serve` with these arguments, and waits until the cluster can be used.
+pub(crate) fn up(folder: &Path, arguments: &[&str]) -> Result<()> {
     if let Some(owner) = owner(folder) {
         let kubeconfig =
             fs::read_to_string(folder.join(READY)).context("the cluster is being started just now")?;
         println!("The cluster runs already (process {}).", owner.pid);
-        return Ok(explain(&kubeconfig));
+        explain(&kubeconfig);
+        return Ok(());
     }
     Cluster::available().map_err(anyhow::Error::msg)?;
     fs::create_dir_all(folder)?;
@@ -33,9 +34,11 @@ pub(crate) fn up(folder: &Path) -> Result<()> {
         let _ = fs::remove_file(folder.join(left_over));
     }
     let log = fs::File::create(folder.join(LOG))?;
-    let arguments = env::args_os().skip(1).map(|word| if word == "up" { "serve".into() } else { word });
     let mut child = Command::new(env::current_exe()?)
+        .arg("serve")
         .args(arguments)
+        .arg("--folder")
+        .arg(folder)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -43,7 +46,8 @@ pub(crate) fn up(folder: &Path) -> Result<()> {
     loop {
         if let Ok(kubeconfig) = fs::read_to_string(folder.join(READY)) {
             println!("The cluster is up (process {}).", child.id());
-            return Ok(explain(&kubeconfig));
+            explain(&kubeconfig);
+            return Ok(());
         }
         if child.try_wait()?.is_some() {
             bail!("the cluster could not be started:\n{}", fs::read_to_string(folder.join(LOG))?.trim_end());
@@ -119,7 +123,8 @@ impl Signals {
 }
 
 fn explain(kubeconfig: &str) {
-    println!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n\n`make kube-down` ends it.");
+    let kubectl = berth_testbed::kubectl().map_or("kubectl".into(), |path| path.display().to_string());
+    println!("\n  export KUBECONFIG={kubeconfig}\n  {kubectl} get nodes\n\n`make kube-down` ends it.");
 }
 
 /// A process by number and time of start.

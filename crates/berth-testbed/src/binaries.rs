@@ -41,11 +41,24 @@ pub(crate) fn check(wanted: &[&str]) -> Result<(), String> {
             folder.display()
         ));
     }
-    let paths = env::var_os("PATH").unwrap_or_default();
-    if !env::split_paths(&paths).any(|folder| is_program(&folder.join(SETPRIV))) {
+    if !is_on_path(SETPRIV) {
         return Err(format!("{SETPRIV} missing: install util-linux"));
     }
     Ok(())
+}
+
+/// What to type for kubectl: its name where the shell finds it, or the path of the one that was built.
+#[must_use]
+pub fn kubectl() -> Option<PathBuf> {
+    if is_on_path("kubectl") {
+        return Some("kubectl".into());
+    }
+    Some(folder().join("kubectl")).filter(|path| is_program(path))
+}
+
+fn is_on_path(name: &str) -> bool {
+    let paths = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&paths).any(|folder| is_program(&folder.join(name)))
 }
 
 fn is_program(path: &Path) -> bool {

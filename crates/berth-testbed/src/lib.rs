@@ -21,6 +21,6 @@ mod nodes;
 mod ports;
 mod processes;
 
-pub use binaries::KUBERNETES_VERSION;
+pub use binaries::{KUBERNETES_VERSION, kubectl};
 pub use cluster::{Cluster, Options};
 pub use nodes::{DRIVER, NodeSpec, SHARE_WHOLE};

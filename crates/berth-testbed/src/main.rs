@@ -5,7 +5,10 @@ mod background;
 use anyhow::Result;
 use berth_testbed::{Cluster, NodeSpec, Options};
 use clap::{Parser, Subcommand};
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// A real Kubernetes control plane on loopback, with simulated nodes.
 #[derive(Debug, Parser)]
@@ -31,8 +34,8 @@ enum Command {
 #[derive(Debug, Clone, clap::Args)]
 struct Shape {
     /// Simulated nodes, as 2xdgx1, or 1xdgx1,2xworkstation
-    #[arg(long, default_value = "2xdgx1", value_delimiter = ',', value_parser = NodeSpec::parse)]
-    nodes: Vec<NodeSpec>,
+    #[arg(long, default_value = "2xdgx1")]
+    nodes: String,
     /// Publish GPUs as devices that can be shared (ResourceSlices), not as a count of nvidia.com/gpu
     #[arg(long)]
     dra: bool,
@@ -42,16 +45,23 @@ struct Shape {
 }
 
 impl Shape {
-    fn options(self, folder: PathBuf) -> Options {
-        let mut taken = 0;
+    fn options(&self, folder: &Path) -> Result<Options> {
+        let mut first = 1;
         let mut nodes = Vec::new();
-        for mut spec in self.nodes {
-            spec.dra = self.dra;
-            spec.first = taken + 1;
-            taken += spec.count;
+        for text in self.nodes.split(',') {
+            let spec = NodeSpec { first, dra: self.dra, ..NodeSpec::parse(text.trim())? };
+            first += spec.count;
             nodes.push(spec);
         }
-        Options { folder: Some(folder), scheduler: self.scheduler, nodes, ..Options::default() }
+        Ok(Options { folder: Some(folder.into()), scheduler: self.scheduler, nodes, ..Options::default() })
+    }
+
+    /// The same shape as arguments of `serve`.
+    fn arguments(&self) -> Vec<&str> {
+        let mut words = vec!["--nodes", &self.nodes];
+        words.extend(self.dra.then_some("--dra"));
+        words.extend(self.scheduler.then_some("--scheduler"));
+        words
     }
 }
 
@@ -67,9 +77,16 @@ fn main() -> ExitCode {
 
 fn run(Arguments { command, folder }: Arguments) -> Result<()> {
     match command {
-        Command::Up(_) => background::up(&folder),
+        Command::Up(shape) => {
+            // A mistake is said here, not by a process whose words are in a file.
+            shape.options(&folder)?;
+            background::up(&folder, &shape.arguments())
+        }
         Command::Down => background::down(&folder),
-        Command::Serve(shape) => background::serve(&folder, || Cluster::start(shape.options(folder.clone()))),
+        Command::Serve(shape) => {
+            let options = shape.options(&folder)?;
+            background::serve(&folder, || Cluster::start(options))
+        }
     }
 }
 

@@ -27,7 +27,12 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a program in its own process group. What it says is appended to `<name>.log` in the folder.
-    pub(crate) fn start(program: &Path, arguments: &[String], folder: &Path) -> Result<Self> {
+    pub(crate) fn start(
+        program: &Path,
+        arguments: &[String],
+        environment: &[(&str, &str)],
+        folder: &Path,
+    ) -> Result<Self> {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let log = folder.join(format!("{name}.log"));
         let output = File::options()
@@ -44,6 +49,7 @@ impl Process {
             // Go programs keep caches and look for settings below the home folder.
             .env("HOME", folder)
             .env_remove("KUBECONFIG")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

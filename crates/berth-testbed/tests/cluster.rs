@@ -3,8 +3,9 @@
 use berth_testbed::{Cluster, DRIVER, NodeSpec, Options, SHARE_WHOLE};
 use k8s_openapi::api::{
     authorization::v1::SelfSubjectAccessReview,
+    batch::v1::Job,
     core::v1::{ConfigMap, Node, Pod, ServiceAccount},
-    resource::v1::ResourceSlice,
+    resource::v1::{ResourceClaim, ResourceClaimTemplate, ResourceSlice},
 };
 use kube::{
     Api, Client, Config,
@@ -159,6 +160,62 @@ fn devices_are_published_and_go_with_their_node() {
 }
 
 #[test]
+fn the_stock_scheduler_gives_parts_of_one_device_to_two_pods_of_a_job() {
+    let spec = NodeSpec { gpus: 1, ..NodeSpec::dgx1(1).with_dra() };
+    let options = Options { scheduler: true, nodes: vec![spec], ..Options::default() };
+    let Some(cluster) = start("shared devices", options) else { return };
+    let template: ResourceClaimTemplate = serde_json::from_value(json!({
+        "metadata": {"name": "half"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
+            "deviceClassName": DRIVER,
+            "capacity": {"requests": {"memory": "16255Mi", "share": (SHARE_WHOLE / 2).to_string()}},
+        }}]}}},
+    }))
+    .expect("a template");
+    let job: Job = serde_json::from_value(json!({
+        "metadata": {"name": "halves"},
+        "spec": {"parallelism": 3, "completions": 3, "template": {
+            "metadata": {"annotations": {"berth.dev/simulate-seconds": "2"}},
+            "spec": {
+                "restartPolicy": "Never",
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "half"}],
+                "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
+            },
+        }},
+    }))
+    .expect("a job");
+    run(async {
+        let client = connect(cluster.kubeconfig()).await;
+        let templates = Api::<ResourceClaimTemplate>::default_namespaced(client.clone());
+        templates.create(&PostParams::default(), &template).await.expect("is created");
+        let jobs = Api::<Job>::default_namespaced(client.clone());
+        jobs.create(&PostParams::default(), &job).await.expect("is created");
+
+        let claims = Api::<ResourceClaim>::default_namespaced(client.clone());
+        let consumed = async || {
+            let list = claims.list(&ListParams::default()).await.expect("claims");
+            let results =
+                list.items.into_iter().filter_map(|claim| claim.status?.allocation?.devices?.results);
+            let parts =
+                results.flatten().filter_map(|part| Some(part.consumed_capacity?.get("share")?.0.clone()));
+            parts.collect::<Vec<_>>()
+        };
+        until("two parts are given away", consumed, |parts| parts.len() == 2).await;
+        let pods = Api::<Pod>::default_namespaced(client);
+        let waiting = ListParams::default().fields("status.phase=Pending,spec.nodeName=");
+        until(
+            "the third waits",
+            async || pods.list(&waiting).await.expect("pods").items.len(),
+            |it| *it == 1,
+        )
+        .await;
+        let succeeded =
+            async || jobs.get("halves").await.expect("the job").status.and_then(|it| it.succeeded);
+        until("all three have run", succeeded, |count| *count == Some(3)).await;
+    });
+}
+
+#[test]
 fn a_killed_server_and_a_killed_database_keep_their_data() {
     let options = Options { kwok: false, controller_manager: false, ..Options::default() };
     let Some(cluster) = start("restarts", options) else { return };
@@ -207,6 +264,25 @@ fn a_service_account_may_do_nothing_unless_it_is_told() {
     let asked = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let mut verbs = asked.filter(|it| it["user"]["username"] == "system:serviceaccount:default:berth");
     assert!(verbs.any(|it| it["verb"] == "list" && it["objectRef"]["resource"] == "pods"));
+}
+
+#[test]
+fn a_cluster_that_is_there_already_gets_nodes_and_is_left_running() {
+    let options = Options { kwok: false, ..Options::default() };
+    let Some(theirs) = start("clusters of others", options) else { return };
+    let nodes = vec![NodeSpec::dgx1(1)];
+    let options = Options { kubeconfig: Some(theirs.kubeconfig().into()), nodes, ..Options::default() };
+    let ours = Cluster::start(options).expect("it is used");
+    assert_eq!(ours.pids().len(), 1);
+    assert!(ours.stop_apiserver().is_err(), "what is not ours is not stopped");
+    run(async {
+        let pods = Api::<Pod>::default_namespaced(connect(ours.kubeconfig()).await);
+        create_and_bind(&pods, pod("runs", json!({})), "node1").await;
+        until("it runs", async || phase(&pods, "runs").await, |phase| phase.as_deref() == Some("Running"))
+            .await;
+    });
+    drop(ours);
+    theirs.check().expect("it runs on");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::seen::{
     pod::PodSeen,
 };
 use berth_engine::Engine;
-use berth_types::{Action, Change, Policy, ProjectId, Time, WorkloadId};
+use berth_types::{Action, Change, Policy, ProjectId, State, Time, WorkloadId};
 use groups::{Group, GroupKey};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -161,6 +161,18 @@ impl World {
         self.step(now, seen)
     }
 
+    /// Takes everything there is, and decides nothing.
+    pub(crate) fn see(&mut self, now: Time, mut seen: Vec<Seen>) -> State {
+        seen.sort_by_cached_key(first_look_order);
+        self.now = now;
+        for one in seen {
+            self.take(one);
+        }
+        self.tell_owners();
+        self.settle();
+        self.engine.state()
+    }
+
     /// Takes what was seen, decides, and says what is to be done.
     pub(crate) fn step(&mut self, now: Time, seen: impl IntoIterator<Item = Seen>) -> Vec<Effect> {
         self.now = now;
@@ -282,7 +294,8 @@ fn first_look_order(seen: &Seen) -> (u8, u64, String) {
         Seen::Pool(pool) => (1, 0, name_of(pool.as_ref())),
         Seen::Project(project) => (2, 0, name_of(project.as_ref())),
         Seen::Slice(slice) => (3, 0, slice.name.to_string()),
-        Seen::Node(node) => (4, 0, node.traits.name.clone()),
+        // As people count: node2 before node10.
+        Seen::Node(node) => (4, node.traits.name.len() as u64, node.traits.name.clone()),
         Seen::Claim(claim) => (5, 0, claim.key.to_string()),
         Seen::NativeGroup { key, .. } => (6, 0, key.to_string()),
         Seen::Pod(pod) if pod.node.is_some() => (7, pod.created.0, pod.key.to_string()),
