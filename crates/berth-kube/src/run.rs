@@ -65,12 +65,14 @@ pub fn client(mut config: Config) -> Result<Client> {
 /// Leads when it may, and places Pods until told to stop or until somebody else leads.
 pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
     let version = client.apiserver_version().await.context("the API server does not answer")?;
-    let minor: u32 = version.minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let minor: u32 =
+        version.minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
     if version.major == "1" && minor < OLDEST {
         bail!("Kubernetes 1.{minor} is too old; Berth needs 1.{OLDEST} or newer");
     }
     let fence = Fence::closed();
-    let leadership = Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
+    let leadership =
+        Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
     tokio::pin!(stop);
     let lease = tokio::select! {
         lease = leadership.acquire() => lease.context("the lease cannot be had; does the role allow it?")?,
@@ -155,9 +157,9 @@ async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
             Err(kube::Error::Api(status)) if status.code == 404 => bail!(
                 "the cluster does not know Berth's resources; apply the manifest that `berth operator manifest` writes"
             ),
-            Err(kube::Error::Api(status)) if status.code == 403 => bail!(
-                "Berth may not read its ledgers of devices ({}); apply its roles anew", status.message
-            ),
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                bail!("Berth may not read its ledgers of devices ({}); apply its roles anew", status.message)
+            }
             Err(error) => {
                 requests.epoch().context("ledgers of devices cannot be read in time")?;
                 tracing::warn!(%error, "ledgers of devices cannot be read yet");
@@ -167,7 +169,8 @@ async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
     };
     let ledgers = Ledgers::found(found);
     for (claim, uid) in ledgers.claims() {
-        let path = format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name);
+        let path =
+            format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name);
         let found: ClaimObject = match requests.get(&path).await {
             Ok(found) => serde_json::from_slice(&found).context("a claim cannot be read")?,
             Err(WriteError::Refused { code: 404, .. }) => continue,
@@ -209,7 +212,8 @@ fn decide(
     writer.carry_out(effects);
     let mut seen = Vec::new();
     loop {
-        let wait = world.next_instant().map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).min(SLEEP));
+        let wait =
+            world.next_instant().map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).min(SLEEP));
         let mut next = if world.has_unexplained() {
             heard.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,

@@ -17,7 +17,12 @@ use crate::{
 use futures_util::TryStreamExt;
 use kube::{Client, Resource, ResourceExt, core::WatchEvent};
 use serde::{Deserialize, de::DeserializeOwned};
-use std::{collections::HashMap, marker::PhantomData, sync::{Arc, mpsc::Sender}, time::Duration};
+use std::{
+    collections::HashMap,
+    marker::PhantomData,
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
 
 /// Objects of one page of a list.
 const PAGE: usize = 1000;
@@ -75,7 +80,8 @@ struct ListMeta {
 
 /// Follows a kind until nobody listens any more.
 pub(crate) async fn follow<T: Followed>(client: Client, news: Sender<News>) {
-    let mut follower = Follower::<T> { client, news, known: HashMap::new(), unheard: false, kind: PhantomData };
+    let mut follower =
+        Follower::<T> { client, news, known: HashMap::new(), unheard: false, kind: PhantomData };
     while !follower.unheard {
         follower.run().await;
     }
@@ -227,7 +233,9 @@ fn too_late() -> kube::Error {
 /// Whether two things that are gone are the same one.
 fn same(one: &Seen, other: &Seen) -> bool {
     match (one, other) {
-        (Seen::PodGone(one), Seen::PodGone(other)) | (Seen::WorkloadGone(one), Seen::WorkloadGone(other)) => one == other,
+        (Seen::PodGone(one), Seen::PodGone(other)) | (Seen::WorkloadGone(one), Seen::WorkloadGone(other)) => {
+            one == other
+        }
         _ => true,
     }
 }
@@ -305,7 +313,13 @@ macro_rules! followed_ours {
     };
 }
 
-followed_ours!(api::Department, "/apis/berth.dev/v1alpha1/departments", Seen::Department, Seen::DepartmentGone, name);
+followed_ours!(
+    api::Department,
+    "/apis/berth.dev/v1alpha1/departments",
+    Seen::Department,
+    Seen::DepartmentGone,
+    name
+);
 followed_ours!(api::Project, "/apis/berth.dev/v1alpha1/projects", Seen::Project, Seen::ProjectGone, name);
 followed_ours!(api::NodePool, "/apis/berth.dev/v1alpha1/nodepools", Seen::Pool, Seen::PoolGone, name);
 followed_ours!(api::Workload, "/apis/berth.dev/v1alpha1/workloads", Seen::Workload, Seen::WorkloadGone, uid);

@@ -2,7 +2,7 @@
 //!
 //! `BERTH_STORIES` says how many; `BERTH_SEED` plays one again.
 
-mod common;
+mod mirror;
 
 use berth_sim::{Work, random::SplitMix64};
 use berth_testbed::{Cluster, NodeSpec};
@@ -10,7 +10,7 @@ use berth_types::{
     Entitlement, GpuRequest, Gpus, Kind, Project, ProjectId, Request, Selector, Share, Span, Spread, Tasks,
     Topology, WorkloadId, WorkloadSpec, default_pool,
 };
-use common::{Mirror, Operator, block_on, cluster, connect, install};
+use mirror::{Mirror, Operator, block_on, cluster, connect, install};
 use std::{collections::BTreeMap, num::NonZeroU8};
 
 /// How many stories there are unless somebody says otherwise.
@@ -24,7 +24,8 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn random_stories_stand_the_same_in_the_simulator_and_on_kubernetes() {
-    let options = berth_testbed::Options { nodes: vec![NodeSpec::dgx1(NODES).with_dra()], ..Default::default() };
+    let options =
+        berth_testbed::Options { nodes: vec![NodeSpec::dgx1(NODES).with_dra()], ..Default::default() };
     let Some(cluster) = cluster("random stories on Kubernetes", options) else { return };
     block_on(async {
         let client = connect(cluster.kubeconfig()).await;
@@ -46,9 +47,9 @@ fn random_stories_stand_the_same_in_the_simulator_and_on_kubernetes() {
 
 async fn story(cluster: &Cluster, client: &kube::Client, seed: u64) -> u64 {
     let mut random = SplitMix64::new(seed);
-    let mut mirror = Mirror::new(client, berth_sim::World::new(berth_sim::Options::default()));
-    for node in common::sim_nodes(NODES) {
-        mirror.sim.apply(berth_types::Change::NodeSet(node)).expect("a node");
+    let mut both = Mirror::new(client, berth_sim::World::new(berth_sim::Options::default()));
+    for node in mirror::sim_nodes(NODES) {
+        both.sim.apply(berth_types::Change::NodeSet(node)).expect("a node");
     }
     let projects = 2 + random.below(3);
     for id in 1..=projects {
@@ -56,54 +57,55 @@ async fn story(cluster: &Cluster, client: &kube::Client, seed: u64) -> u64 {
         let weight = if random.percent(20) { Some(Gpus::whole(random.below(4))) } else { None };
         let limit = if random.percent(15) { Some(Gpus::whole(8 + random.below(8))) } else { None };
         let quota = Some(Gpus::whole(random.below(13)));
-        let entitlement = Entitlement { quota, weight, limit, rank: random.below(2) as i32, ..Default::default() };
+        let entitlement =
+            Entitlement { quota, weight, limit, rank: random.below(2) as i32, ..Default::default() };
         project.entitlements.insert(default_pool(), entitlement);
-        mirror.project(&project).await;
+        both.project(&project).await;
     }
     let mut lost: Option<String> = None;
     for step in 0..STEPS {
-        let unfinished = mirror.unfinished();
+        let unfinished = both.unfinished();
         let what = match random.below(10) {
             0..=5 => {
                 let id = WorkloadId(100 + step);
                 let spec = any_spec(&mut random, projects, &format!("w{step}"));
                 let what = format!("{} asks for {:?} x {:?}", spec.name, spec.request.gpu, spec.tasks);
-                mirror.submit(id, &spec, Work::default()).await;
+                both.submit(id, &spec, Work::default()).await;
                 what
             }
             6 if !unfinished.is_empty() => {
                 let id = unfinished[random.below(unfinished.len() as u64) as usize];
-                mirror.delete(&[id]).await;
+                both.delete(&[id]).await;
                 format!("{id} is deleted")
             }
-            7 | 8 => match mirror.running().as_slice() {
+            7 | 8 => match both.running().as_slice() {
                 [] => continue,
                 running => {
                     let id = running[random.below(running.len() as u64) as usize];
-                    mirror.finish(id, &format!("BERTH_SEED={seed}, step {step}")).await;
+                    both.finish(id, &format!("BERTH_SEED={seed}, step {step}")).await;
                     format!("{id} ends")
                 }
             },
             _ => match lost.take() {
                 Some(name) => {
-                    mirror.restore(cluster, &name);
+                    both.restore(cluster, &name);
                     format!("{name} is back")
                 }
                 None => {
                     let name = format!("node{}", 1 + random.below(u64::from(NODES)));
-                    mirror.lose(cluster, &name);
+                    both.lose(cluster, &name);
                     let what = format!("{name} is lost");
                     lost = Some(name);
                     what
                 }
             },
         };
-        mirror.agree(&format!("BERTH_SEED={seed}, step {step}: {what}")).await;
+        both.agree(&format!("BERTH_SEED={seed}, step {step}: {what}")).await;
     }
     if let Some(name) = lost {
-        mirror.restore(cluster, &name);
+        both.restore(cluster, &name);
     }
-    mirror.clear().await;
+    both.clear().await;
     STEPS
 }
 
@@ -126,9 +128,9 @@ fn any_spec(random: &mut SplitMix64, projects: u64, name: &str) -> WorkloadSpec 
     };
     let tasks = match kind {
         Kind::Distributed => {
-            let min = 2 + random.below(3) as u32;
-            let max = min + if random.percent(40) { random.below(3) as u32 } else { 0 };
-            Tasks::new(min, max).expect("a gang")
+            // Without extras: those start on whatever is free, and of a gang that leaves, one goes before the other.
+            let workers = 2 + random.below(3) as u32;
+            Tasks::new(workers, workers).expect("a gang")
         }
         _ => Tasks::ONE,
     };
@@ -138,7 +140,12 @@ fn any_spec(random: &mut SplitMix64, projects: u64, name: &str) -> WorkloadSpec 
         project: ProjectId(1 + random.below(projects)),
         user: String::new(),
         kind,
-        request: Request { gpu, models: Default::default(), cpu: berth_types::Cpu::ZERO, memory: berth_types::Bytes::ZERO },
+        request: Request {
+            gpu,
+            models: Default::default(),
+            cpu: berth_types::Cpu::ZERO,
+            memory: berth_types::Bytes::ZERO,
+        },
         tasks,
         pool: default_pool(),
         selector: Selector(BTreeMap::new()),

@@ -14,7 +14,6 @@ mod settle;
 mod start;
 mod status;
 
-
 pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingPod};
 
 use crate::seen::{
@@ -42,7 +41,10 @@ pub(crate) enum Seen {
     PodGone(Text),
     Claim(Box<ClaimSeen>),
     ClaimGone(Key),
-    NativeGroup { key: Key, min: u32 },
+    NativeGroup {
+        key: Key,
+        min: u32,
+    },
     NativeGroupGone(Key),
     Department(Arc<crate::api::Department>),
     DepartmentGone(Text),
@@ -53,9 +55,17 @@ pub(crate) enum Seen {
     Workload(Arc<crate::api::Workload>),
     WorkloadGone(Text),
     /// A start was carried out, or was not.
-    Started { workload: WorkloadId, run: u32, result: Result<(), StartFailure> },
+    Started {
+        workload: WorkloadId,
+        run: u32,
+        result: Result<(), StartFailure>,
+    },
     /// An eviction was refused; the Pod goes on.
-    NotEvicted { workload: WorkloadId, pod: Text, message: String },
+    NotEvicted {
+        workload: WorkloadId,
+        pod: Text,
+        message: String,
+    },
 }
 
 /// Why a start was not carried out.
@@ -74,9 +84,18 @@ pub(crate) enum Effect {
     /// What a project needs in the cluster.
     Tenancy(Arc<crate::api::Project>),
     /// Words about a Pod that waits.
-    Explain { pod: Key, uid: Text, reason: &'static str, message: String },
+    Explain {
+        pod: Key,
+        uid: Text,
+        reason: &'static str,
+        message: String,
+    },
     /// The state of a Workload.
-    Status { workload: Key, uid: Text, status: Box<crate::api::WorkloadStatus> },
+    Status {
+        workload: Key,
+        uid: Text,
+        status: Box<crate::api::WorkloadStatus>,
+    },
 }
 
 /// Settings that are not the engine's.
@@ -282,7 +301,10 @@ impl World {
             Action::Grow { places, .. } => self.order_start(id, places, true),
             Action::Hold { places, .. } | Action::Move { places, .. } => self.note_tenant(id, places),
             Action::Evict { winner, rule, .. } => self.on_evicted(id, Some(*winner), *rule),
-            Action::Shrink { .. } | Action::Stop { .. } | Action::Reserve { .. } | Action::Unreserve { .. } => {}
+            Action::Shrink { .. }
+            | Action::Stop { .. }
+            | Action::Reserve { .. }
+            | Action::Unreserve { .. } => {}
         }
         if let Action::Move { winner: Some(winner), .. } = action {
             self.on_evicted(id, Some(*winner), berth_types::EvictRule::Preemption);

@@ -2,8 +2,7 @@
 
 use super::{Effect, World};
 use crate::{
-    api,
-    convert,
+    api, convert,
     seen::{Refusal, Text},
     tenancy,
 };
@@ -104,8 +103,12 @@ impl World {
     pub(super) fn on_project_gone(&mut self, name: &Text) {
         let Some(owner) = self.owners.projects.remove(name) else { return };
         self.owners.stale = true;
-        let work: Vec<_> =
-            self.engine.workloads().filter(|workload| workload.spec.project == owner.id).map(|one| one.id).collect();
+        let work: Vec<_> = self
+            .engine
+            .workloads()
+            .filter(|workload| workload.spec.project == owner.id)
+            .map(|one| one.id)
+            .collect();
         for id in work {
             self.forget_in_engine(id);
             self.dirty.insert(id);
@@ -149,7 +152,9 @@ impl World {
                         if self.engine.departments().get(&owner.id) == Some(&department) {
                             return Ok(());
                         }
-                        self.engine.apply(&Change::DepartmentSet(department)).map_err(|error| error.to_string())
+                        self.engine
+                            .apply(&Change::DepartmentSet(department))
+                            .map_err(|error| error.to_string())
                     });
                 owner.told |= told.is_ok();
                 owner.refused = told.err();

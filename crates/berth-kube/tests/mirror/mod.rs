@@ -8,15 +8,15 @@ use berth_kube::{
 use berth_sim::{Work, World};
 use berth_testbed::{Cluster, NodeSpec};
 use berth_types::{
-    GpuRequest, Kind, Name, NodeId, Place, Project, Span, Spread, State, Topology, TopologyLevel, Workload, WorkloadId,
-    WorkloadSpec,
+    GpuRequest, Kind, Name, NodeId, Place, Project, Span, Spread, State, Topology, TopologyLevel, Workload,
+    WorkloadId, WorkloadSpec,
 };
 use k8s_openapi::{
-    api::core::v1::{Namespace, Pod}, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::{Namespace, Pod},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Config,
-    ResourceExt,
+    Api, Client, Config, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
@@ -160,6 +160,7 @@ impl Mirror {
 
     /// Waits until the real cluster stands where the simulated one does when all is settled.
     pub(crate) async fn agree(&mut self, after: &str) -> State {
+        eprintln!("{after}");
         let limit = self.sim.now() + Span::secs(3600);
         assert!(self.sim.run_until_settled(limit), "{after}: the simulation does not settle");
         let expected = standing(self.sim.state()).expect("what is settled is not under way");
@@ -186,7 +187,9 @@ impl Mirror {
         let entitlement = project.entitlements.values().next().cloned().unwrap_or_default();
         let text = |gpus: berth_types::Gpus| berth_kube::quantity::gpus_text(gpus);
         let mut spec = json!({});
-        for (field, value) in [("quota", entitlement.quota), ("limit", entitlement.limit), ("weight", entitlement.weight)] {
+        for (field, value) in
+            [("quota", entitlement.quota), ("limit", entitlement.limit), ("weight", entitlement.weight)]
+        {
             if let Some(value) = value {
                 spec[field] = text(value).into();
             }
@@ -244,14 +247,19 @@ impl Mirror {
             let ended = berth_types::Change::Ended { workload: id, rank, outcome, at };
             self.sim.apply(ended).expect("it runs");
             let labels = format!("berth.dev/workload={name},berth.dev/rank={rank}");
-            let found = pods.list(&ListParams::default().labels(&labels)).await.expect("the API server answers");
+            let found =
+                pods.list(&ListParams::default().labels(&labels)).await.expect("the API server answers");
             let running = found.items.into_iter().filter(|pod| {
                 let status = pod.status.as_ref().and_then(|status| status.phase.as_deref());
                 status == Some("Running") && pod.metadata.deletion_timestamp.is_none()
             });
             let pod = running.last().expect("a running task has a Pod").name_any();
-            let patch = json!({ "metadata": { "annotations": { "berth.dev/simulate-seconds": "0" } } });
-            pods.patch(&pod, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("it is there");
+            eprintln!("ends {pod}");
+            // As its kubelet would say.
+            let patch = json!({ "status": { "phase": "Succeeded" } });
+            pods.patch_status(&pod, &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+                .expect("it is there");
             self.agree(&format!("{after}, task {rank} of {name} ended")).await;
         }
     }
