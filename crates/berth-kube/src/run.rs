@@ -107,7 +107,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
 }
 
 /// Watches everything that matters; gives what must have been listed before anything is decided.
-fn watch_all(client: &Client, news: &Sender<News>) -> BTreeSet<&'static str> {
+pub(crate) fn watch_all(client: &Client, news: &Sender<News>) -> BTreeSet<&'static str> {
     fn watch<T: Followed>(client: &Client, news: &Sender<News>, kinds: &mut BTreeSet<&'static str>) {
         kinds.insert(T::PATH);
         tokio::spawn(follow::<T>(client.clone(), news.clone()));
@@ -189,13 +189,8 @@ async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
     Ok(ledgers)
 }
 
-/// Decides, until told to stop.
-fn decide(
-    mut world: World,
-    heard: &Receiver<News>,
-    writer: &Writer,
-    mut unlisted: BTreeSet<&'static str>,
-) -> Result<()> {
+/// Everything there is, once all of it has been listed; nothing when somebody asks for the end before.
+pub(crate) fn first_news(heard: &Receiver<News>, mut unlisted: BTreeSet<&'static str>) -> Option<Vec<Seen>> {
     let mut first = Vec::new();
     while !unlisted.is_empty() {
         match heard.recv() {
@@ -204,9 +199,20 @@ fn decide(
                 unlisted.remove(kind);
             }
             Ok(News::Failed { kind, message }) => tracing::warn!(kind, message, "cannot be read yet"),
-            Ok(News::Stop) | Err(_) => return Ok(()),
+            Ok(News::Stop) | Err(_) => return None,
         }
     }
+    Some(first)
+}
+
+/// Decides, until told to stop.
+fn decide(
+    mut world: World,
+    heard: &Receiver<News>,
+    writer: &Writer,
+    unlisted: BTreeSet<&'static str>,
+) -> Result<()> {
+    let Some(first) = first_news(heard, unlisted) else { return Ok(()) };
     let effects = world.first_look(now(), first);
     tracing::info!(nodes = world.engine().nodes().len(), "everything is known");
     writer.carry_out(effects);
@@ -248,7 +254,7 @@ fn decide(
     }
 }
 
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(since.as_millis() as u64)
 }

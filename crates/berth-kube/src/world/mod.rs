@@ -116,11 +116,11 @@ pub(crate) struct World {
     node_ids: HashMap<Text, berth_types::NodeId>,
     demands: nodes::Demands,
     pools: BTreeMap<Text, Arc<crate::api::NodePool>>,
-    owners: owners::Owners,
+    pub(crate) owners: owners::Owners,
     claims: HashMap<Key, ClaimSeen>,
     native: HashMap<Key, u32>,
-    pods: HashMap<Text, Arc<PodSeen>>,
-    groups: BTreeMap<WorkloadId, Group>,
+    pub(crate) pods: HashMap<Text, Arc<PodSeen>>,
+    pub(crate) groups: BTreeMap<WorkloadId, Group>,
     by_key: HashMap<GroupKey, WorkloadId>,
     /// Claims, by the group whose Pod waits for them.
     claim_users: HashMap<Key, WorkloadId>,
@@ -134,6 +134,8 @@ pub(crate) struct World {
     due: BTreeSet<(Time, WorkloadId)>,
     wake: Option<Time>,
     effects: Vec<Effect>,
+    /// Another process decides; what is there is what was decided.
+    looks_on: bool,
 }
 
 /// A place in the queue.
@@ -167,6 +169,7 @@ impl World {
             due: BTreeSet::new(),
             wake: None,
             effects: Vec::new(),
+            looks_on: false,
         };
         world.meet_strangers();
         world
@@ -186,13 +189,21 @@ impl World {
     /// Takes everything there is, and decides nothing.
     pub(crate) fn see(&mut self, now: Time, mut seen: Vec<Seen>) -> State {
         seen.sort_by_cached_key(first_look_order);
+        self.observe(now, seen);
+        self.engine.state()
+    }
+
+    /// Takes what was seen, and decides nothing: for whoever looks on while another process decides.
+    pub(crate) fn observe(&mut self, now: Time, seen: impl IntoIterator<Item = Seen>) {
+        self.looks_on = true;
         self.now = now;
         for one in seen {
             self.take(one);
         }
         self.tell_owners();
         self.settle();
-        self.engine.state()
+        // What another process should do is its own business.
+        self.effects.clear();
     }
 
     /// Takes what was seen, decides, and says what is to be done.

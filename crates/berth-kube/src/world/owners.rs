@@ -51,6 +51,14 @@ impl Owners {
         }
     }
 
+    pub(crate) fn projects(&self) -> impl Iterator<Item = &Arc<api::Project>> {
+        self.projects.values().map(|owner| &owner.object)
+    }
+
+    pub(crate) fn departments(&self) -> impl Iterator<Item = &Arc<api::Department>> {
+        self.departments.values().map(|owner| &owner.object)
+    }
+
     pub(crate) fn project_name(&self, id: ProjectId) -> Option<&Text> {
         self.projects.iter().find(|(_, owner)| owner.id == id).map(|(name, _)| name)
     }

@@ -29,6 +29,11 @@ impl World {
         if !self.groups.contains_key(&id) {
             return;
         }
+        if self.looks_on {
+            self.forget_in_engine(id);
+            self.consider(id);
+            return self.drop_if_empty(id);
+        }
         if self.engine.workload(id).is_none() {
             self.consider(id);
         }

@@ -235,7 +235,7 @@ impl World {
     }
 
     /// An explanation in one word and one sentence.
-    fn words(&self, explanation: &Explanation) -> Refusal {
+    pub(crate) fn words(&self, explanation: &Explanation) -> Refusal {
         let passed = |passed: &PassedQuota| match passed {
             PassedQuota::Gpus(one) => {
                 format!("{} GPUs of {} are in use and {} are asked for", one.used, one.quota, one.asked)
