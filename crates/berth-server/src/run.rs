@@ -126,7 +126,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         volumes: folder.volumes(),
         tokens: door.tasks(),
         report_url: format!("http://{address}/api/v1"),
-        uuids: gpus.into_iter().map(|gpu| gpu.uuid).collect(),
+        gpus: gpus.into(),
     };
     let nodes =
         if declared { config.nodes.clone() } else { vec![crate::declare::this_machine(&*host, &mut notes)] };
@@ -174,7 +174,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         thread("berth-facts", move || tasks::forward(facts, messages))?;
     }
     let (measure_stop, measure_stopped) = mpsc::channel();
-    if !tasks.uuids.is_empty() {
+    if !tasks.gpus.is_empty() {
         let messages = messages.clone();
         thread("berth-measure", move || tasks::measure(&*host, &measure_stopped, &messages))?;
     }
