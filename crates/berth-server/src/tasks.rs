@@ -4,6 +4,7 @@ use crate::{
     auth::TaskTokens,
     controller::Message,
     platform::{self, Platform, Seen, TaskExit, TaskKey, TaskReport},
+    samples::Measured,
 };
 use berth_agent::{Exit, Fact, Gpu, Granted, Host, Mount, Report, RuntimeKind, TaskId, TaskSpec, Wanted};
 use berth_api::RuntimeName;
@@ -168,8 +169,10 @@ pub(crate) fn forward(facts: Receiver<Fact>, controller: Sender<Message>) {
 /// Looks at the GPUs of this machine again and again, until it is told to stop or the controller is gone.
 pub(crate) fn measure(host: &dyn Host, stop: &Receiver<()>, controller: &Sender<Message>) {
     while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(MEASURE_EVERY) {
-        let devices = host.devices().gpus.into_iter().map(|gpu| gpu.utilisation).collect();
-        if controller.send(Message::Seen(Seen::Busy { devices })).is_err() {
+        let gpus = host.devices().gpus.into_iter();
+        let measured =
+            gpus.map(|gpu| Measured { utilisation: gpu.utilisation, memory_used: gpu.memory_used });
+        if controller.send(Message::Measured(measured.collect())).is_err() {
             return;
         }
     }

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{
     auth::Identity,
-    clock,
     platform::{HOST_IMAGE, Platform, Seen, TaskReport},
     tasks::runtime,
 };
@@ -51,7 +50,7 @@ pub(crate) async fn submit(
     let (request, unfit) = ask_machine(&state, request).await;
     if query.dry_run {
         let (preview, _) = state
-            .read(|platform| platform.preview(request.clone(), unfit.clone(), &user, clock::now()))
+            .read(|platform| platform.preview(request.clone(), unfit.clone(), &user, state.shared.now()))
             .await;
         return Ok(Answer(preview?).into_response());
     }
@@ -401,7 +400,7 @@ pub(crate) async fn why(
 ) -> Result<Response, ApiError> {
     let found = find(&state, &project, &name).await?;
     let why = match found {
-        Found::Unfinished(id) => state.read(|platform| platform.why(id, clock::now())).await.0,
+        Found::Unfinished(id) => state.read(|platform| platform.why(id, state.shared.now())).await.0,
         Found::Finished(_) => None,
     };
     let over = || Why {
