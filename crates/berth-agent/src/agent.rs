@@ -21,8 +21,8 @@ pub fn local(config: AgentConfig, facts: mpsc::Sender<Fact>) -> Result<Arc<dyn H
     let folder = Arc::new(Folder::open(&config.folder)?);
     crate::python::install(folder.root())?;
     let images = Images::new(&config, folder.root())?;
-    let mut notes = Vec::new();
-    let place = cgroup::detect(&format!("berth-{}", folder.id())).map_err(|note| notes.push(note)).ok();
+    let cgroup::Found { place, note } = cgroup::detect(&format!("berth-{}", folder.id()));
+    let notes: Vec<String> = note.into_iter().collect();
     let (mailbox, reactor) = Reactor::new(config, Arc::clone(&folder), images.clone(), place, facts)?;
     let thread = std::thread::Builder::new()
         .name("berth-agent".into())
