@@ -204,11 +204,16 @@ impl Chart {
         let full = self.full.unwrap_or(largest);
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let column = Span(self.to.0.since(self.from.0).0 / COLUMNS);
+        // An hour alone names no moment of a span that has it twice.
+        let moment = |at| match self.to.0.since(self.from.0) < Span::secs(20 * 3600) {
+            true => look.clock.hour(at),
+            false => look.clock.day_and_hour(at),
+        };
         let mut text = format!(
             "{} from {} to {}, a column for {}, the highest for {}\n",
             self.what,
-            look.clock.hour(self.from),
-            look.clock.hour(self.to),
+            moment(self.from),
+            moment(self.to),
             time::long(column),
             (self.unit)(full)
         );

@@ -81,6 +81,15 @@ fn a_failure_is_told_with_its_code_and_its_log_is_kept_after_deletion() {
     let shown = server.workload("team-a/bad");
     assert_eq!((shown["status"].as_str(), shown["ended"]["exit_code"].as_i64()), (Some("Failed"), Some(3)));
     assert_eq!(shown["message"], "it exited with code 3");
+    server.run("berth submit never -p team-a -i bash");
+    server.until_status("team-a/never", "Failed");
+    let no_log = server.try_run("berth logs never -p team-a");
+    assert_eq!(no_log.code, Some(5), "{no_log:?}");
+    assert!(
+        no_log.stderr.contains("it is Failed: `bash` runs nothing by itself")
+            && !no_log.stderr.contains("did you mean"),
+        "what kept it from running is said: {no_log:?}"
+    );
     server.run("berth delete bad -p team-a");
     assert!(!server.run("berth list -A").contains("bad"));
     let log = server.run("berth logs bad -p team-a");
@@ -298,7 +307,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     let server = small();
     server.run("berth submit taken -p team-a -g 1 -i berth/quickstart");
     let long = "x".repeat(10_000);
-    let cases: [(&str, i32, &str); 30] = [
+    let cases: [(&str, i32, &str); 33] = [
         ("berth submit x -p taem-a -g 1 -i bash", 5, "did you mean team-a?"),
         ("berth submit x -p team-a -g 1", 2, "neither an image nor a command"),
         ("berth submit x -p team-a -g 1 -i acme/train:7", 2, "stands for no program of this machine"),
@@ -325,6 +334,9 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         ("berth submit x -p team-a -i bash --run-as 3999999999", 2, "its group must be named"),
         ("berth submit x -p team-a -i bash --run-as 1:2:3", 2, "no group `2:3`"),
         ("berth submit x -p team-a -i bash --run-as-user --run-as root", 2, "cannot be used with"),
+        ("berth submit x -p team-a -i bash --workers -2", 2, "invalid value '-2'"),
+        ("berth project create x --quota -3", 2, "invalid value '-3'"),
+        ("berth logs", 2, "Usage: berth logs <NAME>"),
         ("berth get nothing -p team-a", 5, "no workload nothing"),
         ("berth logs takne -p team-a", 5, "did you mean taken?"),
         ("berth suspend nothing -p team-a", 5, "nothing"),
