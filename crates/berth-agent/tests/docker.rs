@@ -152,13 +152,13 @@ fn runs_and_tells(temp: &Temp, podman: &Podman) {
 fn runs_as_somebody_else(temp: &Temp, podman: &Podman) {
     let mut machine = Machine::with(podman.config(temp));
     let mut spec = container(
-        7,
+        17,
         "id -u; id -g; touch $BERTH_CHECKPOINT_DIR/x && echo wrote; touch /etc/x || echo closed",
     );
     spec.run_as = Some((3_999, 3_998));
     machine.host.ensure_started(spec);
-    assert_eq!(machine.exited(id(7)), (Exit::Code(0), false), "{}", machine.log(id(7)));
-    let log = machine.log(id(7));
+    assert_eq!(machine.exited(id(17)), (Exit::Code(0), false), "{}", machine.log(id(17)));
+    let log = machine.log(id(17));
     for line in ["3999", "3998", "wrote", "closed"] {
         assert!(log.lines().any(|found| found == line), "`{line}` is missing in {log}");
     }

@@ -195,7 +195,7 @@ impl Session {
             Ok::<_, ClientError>((self.client.workloads(&same).await?, self.client.workloads(&here).await?))
         };
         let Ok((same, here)) = found.await else { return error.into() };
-        if here.value.items.iter().any(|other| other.name == *name) {
+        if here.value.items.iter().any(|other| other.project == *project && other.name == *name) {
             // It is there; something of it is not.
             return error.into();
         }
