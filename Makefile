@@ -32,7 +32,7 @@ story: ## play the report's scenario in the simulator; a picture goes to target/
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
 test: ## every test: properties, scenarios, transcripts, processes and containers, house rules
-	@.ci/ensure rust containers jupyter kube
+	@.ci/ensure rust containers shells jupyter kube
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
 	cargo test --workspace --locked
 
@@ -60,8 +60,6 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	cargo test --locked -p berth-agent --test kill -- --nocapture
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-server every_history
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
-	@echo "berth: $(BERTH_KILLS) kills of the agent"
-	cargo test --locked -p berth-agent --test kill
 
 mutants: ## breaks one rule of the engine at a time and asks whether a test notices
 	@.ci/ensure rust

@@ -1,10 +1,12 @@
 //! The agent of this machine: a handle for callers, and the thread behind it.
 
 use crate::{
-    AgentConfig, AgentError, Fact, Host, LogReader, LogStart, Shutdown, TaskId, TaskSpec, Wanted, cgroup,
+    AgentConfig, AgentError, Fact, Host, LogReader, LogStart, RuntimeKind, Shutdown, TaskId, TaskSpec,
+    Wanted, account, cgroup,
     devices::{self, Devices, Vendor},
     folder::{Folder, names},
     images::Images,
+    oci,
     reactor::{Asked, Mailbox, Reactor},
 };
 use berth_types::{Span, WorkloadId};
@@ -19,8 +21,8 @@ pub fn local(config: AgentConfig, facts: mpsc::Sender<Fact>) -> Result<Arc<dyn H
     let folder = Arc::new(Folder::open(&config.folder)?);
     crate::python::install(folder.root())?;
     let images = Images::new(&config, folder.root())?;
-    let mut notes = Vec::new();
-    let place = cgroup::detect(&format!("berth-{}", folder.id())).map_err(|note| notes.push(note)).ok();
+    let cgroup::Found { place, note } = cgroup::detect(&format!("berth-{}", folder.id()));
+    let notes: Vec<String> = note.into_iter().collect();
     let (mailbox, reactor) = Reactor::new(config, Arc::clone(&folder), images.clone(), place, facts)?;
     let thread = std::thread::Builder::new()
         .name("berth-agent".into())
@@ -44,8 +46,16 @@ impl Host for Agent {
         devices::look(&self.vendors)
     }
 
-    fn check_image(&self, image: &str) -> Result<(), String> {
-        self.images.find(image).map(|_| ())
+    fn check_image(&self, image: &str, runtime: RuntimeKind) -> Result<(), String> {
+        match runtime {
+            RuntimeKind::Process => self.images.find(image).map(|_| ()),
+            RuntimeKind::Oci => oci::entry(image, self.images.find(image)).map(|_| ()),
+            RuntimeKind::Docker => Ok(()),
+        }
+    }
+
+    fn find_user(&self, text: &str) -> Result<(u32, u32), String> {
+        account::find(text)
     }
 
     fn ensure_started(&self, spec: TaskSpec) {

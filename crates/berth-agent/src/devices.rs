@@ -10,6 +10,8 @@ pub struct Gpu {
     pub index: u8,
     /// Its identity, which stays when numbers change.
     pub uuid: String,
+    /// The number in the name of its file, which need not be its own.
+    pub minor: Option<u32>,
     /// Its model.
     pub model: String,
     /// Its memory.

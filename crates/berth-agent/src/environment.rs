@@ -1,7 +1,7 @@
 //! What a task finds in its environment.
 
 use crate::{TaskSpec, folder::Folder};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// What a process gets of the agent's own environment. Everything else may be a secret of the control plane.
 const INHERITED: [&str; 14] = [
@@ -21,30 +21,41 @@ const INHERITED: [&str; 14] = [
     "PYENV_ROOT",
 ];
 
+/// Of those, what belongs to who runs the agent, and is of no use to anybody else.
+const PERSONAL: [&str; 8] =
+    ["HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT"];
+
 /// Carried by every process of a task, so that none is overlooked after a crash.
 pub(crate) const MARK: &str = "BERTH_TASK";
+
+/// Where a task sees what Berth gives it.
+pub(crate) struct Places {
+    pub(crate) python: PathBuf,
+    pub(crate) checkpoints: PathBuf,
+    pub(crate) signals: PathBuf,
+}
 
 /// The variables of a task. The user's own win, except for the mark.
 pub(crate) fn of_task(
     spec: &TaskSpec,
     folder: &Folder,
+    places: &Places,
     ports: &[(u16, u16)],
     master_port: Option<u16>,
 ) -> BTreeMap<String, String> {
-    let inherited = INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    let theirs = |name: &&&str| spec.run_as.is_none() || !PERSONAL.contains(name);
+    let inherited = INHERITED.iter().filter(theirs);
+    let inherited = inherited.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
     let mut all: BTreeMap<String, String> = inherited.collect();
     all.entry("PATH".to_owned())
         .or_insert_with(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into());
-    all.insert("PYTHONPATH".to_owned(), folder.root().join("python").display().to_string());
+    all.insert("PYTHONPATH".to_owned(), places.python.display().to_string());
     // A trainer's lines must reach the log while they are news.
     all.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
     all.extend(of_berth(spec, ports, master_port));
-    let checkpoints = folder.checkpoints(spec.id.workload);
-    all.insert("BERTH_CHECKPOINT_DIR".to_owned(), checkpoints.display().to_string());
-    all.insert(
-        "BERTH_CHECKPOINT_FILE".to_owned(),
-        folder.signals(spec.id).join("checkpoint").display().to_string(),
-    );
+    all.insert("BERTH_CHECKPOINT_DIR".to_owned(), places.checkpoints.display().to_string());
+    let file = places.signals.join("checkpoint");
+    all.insert("BERTH_CHECKPOINT_FILE".to_owned(), file.display().to_string());
     let own_path = all["PYTHONPATH"].clone();
     all.extend(spec.environment.clone());
     if let Some(path) = all.get_mut("PYTHONPATH").filter(|path| **path != own_path) {

@@ -1,6 +1,6 @@
 //! The face of the agent: what the control plane may ask of a machine.
 
-use crate::{AgentError, Fact, LogReader, LogStart, TaskId, TaskSpec, Wanted, devices::Devices};
+use crate::{AgentError, Fact, LogReader, LogStart, RuntimeKind, TaskId, TaskSpec, Wanted, devices::Devices};
 use berth_types::{Bytes, Span, Time, WorkloadId};
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
@@ -9,9 +9,12 @@ pub trait Host: Send + Sync {
     /// What hardware there is.
     fn devices(&self) -> Devices;
 
-    /// Whether something of this machine stands for an image, so that a process can be started for it. The text says why not,
-    /// and what to do about it.
-    fn check_image(&self, image: &str) -> Result<(), String>;
+    /// Whether something of this machine stands for an image, so that it can be started. The text says why not, and what to do
+    /// about it.
+    fn check_image(&self, image: &str, runtime: RuntimeKind) -> Result<(), String>;
+
+    /// The user and group that a text means, if tasks can be run as them here. It says why not, and what to do about it.
+    fn find_user(&self, text: &str) -> Result<(u32, u32), String>;
 
     /// Makes sure that the task was started. A task is started at most once, however often and after whatever crash this is
     /// called; a task that ended stays ended.

@@ -1,7 +1,7 @@
 //! From a spec to a running shim.
 
 use crate::{
-    AgentConfig, RuntimeKind, TaskSpec, oci,
+    AgentConfig, RuntimeKind, TaskSpec, account, oci,
     process::{self, Context},
     progress::Parser,
     reactor::Reactor,
@@ -21,6 +21,7 @@ const ENVIRONMENT_BYTES_MAX: usize = 1 << 20;
 /// What the shim of a task is to do. The text says why the task cannot run, and what to do about it.
 pub(crate) fn order(reactor: &mut Reactor, spec: &TaskSpec) -> Result<Order, String> {
     check(spec)?;
+    check_user(spec)?;
     let runs = reactor.images.find(&spec.image);
     let mut context = Context { config: &reactor.config, folder: &reactor.folder, ports: &mut reactor.ports };
     let launch = match spec.runtime {
@@ -72,6 +73,12 @@ fn check(spec: &TaskSpec) -> Result<(), String> {
         return Err(format!("`{name}` is not the name of a variable"));
     }
     Parser::new(spec.progress_pattern.as_deref()).map(|_| ())
+}
+
+/// What was allowed at the submission may not be any more: a server that was root may be started by somebody else.
+fn check_user(spec: &TaskSpec) -> Result<(), String> {
+    let Some((user, group)) = spec.run_as else { return Ok(()) };
+    account::find(&format!("{user}:{group}")).map(|_| ())
 }
 
 /// Writes the order and starts the shim, which takes over the lock as its standard input.

@@ -19,6 +19,7 @@
 //! They rest on one file per task that is locked by whoever is responsible for it. The lock belongs to the open file, which the
 //! agent hands to the shim, so it is free exactly when both are gone.
 
+mod account;
 mod agent;
 mod cgroup;
 mod clock;

@@ -55,6 +55,7 @@ fn one(library: &Nvml, index: u32) -> Result<Gpu, NvmlError> {
     Ok(Gpu {
         index: index as u8,
         uuid: device.uuid()?,
+        minor: device.minor_number().ok(),
         model: device.name()?,
         memory: Bytes(memory.total),
         memory_used: Bytes(memory.used),

@@ -1,17 +1,25 @@
 //! Tasks as processes of this machine: what is executed, where, and what it sees.
 
 use crate::{
-    AgentConfig, ImageEntry, Mount, TaskSpec, environment,
-    folder::Folder,
+    AgentConfig, ImageEntry, Mount, TaskSpec, account,
+    environment::{self, Places},
+    folder::{self, Folder},
     images::Runs,
     ports::Ports,
     task_folder::{Launch, MountStep},
 };
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File, Permissions},
+    os::unix::fs::PermissionsExt,
     path::{Component, Path, PathBuf},
 };
+
+/// Where a task that runs as somebody else sees what Berth gives it: the agent's own folder is closed to others. Each task has
+/// its own mounts there; for the rest of the machine these places are empty.
+const MEETING: &str = "/run/berth";
+/// Where it starts, and is at home if it has no other home.
+pub(crate) const MEETING_WORK: &str = "/run/berth/work";
 
 /// What there is to resolve a spec with.
 pub(crate) struct Context<'a> {
@@ -22,7 +30,7 @@ pub(crate) struct Context<'a> {
 
 /// What to execute for a task as a process. The text says why it cannot run, and what to do about it.
 pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -> Result<Launch, String> {
-    let mounts = mounts(&spec.mounts, context.folder.root())?;
+    let mut mounts = mounts(spec, context.folder.root())?;
     let jupyter = *runs == Runs::Jupyter && spec.command.first().is_none_or(|word| is_notebook_word(word));
     let ports = match jupyter {
         true => vec![context.ports.free_near(spec.ports.first().copied().unwrap_or(8888))?],
@@ -30,8 +38,10 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
     };
     let master_port =
         (spec.workers > 1).then(|| context.ports.of_gang(context.folder, spec.id)).transpose()?;
-    let environment = environment::of_task(spec, context.folder, &ports, master_port);
-    let argv = match runs {
+    let work = context.folder.workload_work(spec.id.workload);
+    let places = places(spec, context.folder);
+    let environment = environment::of_task(spec, context.folder, &places, &ports, master_port);
+    let mut argv = match runs {
         _ if jupyter => notebook(spec, context.config, ports[0].1)?,
         Runs::Entry(ImageEntry::Program(program)) if spec.command.is_empty() => {
             with(program.clone(), &spec.args)
@@ -43,11 +53,10 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
         }
         _ => with(spec.command.clone(), &spec.args),
     };
-    let Some(program) = argv.first() else {
+    let Some(program) = argv.first().cloned() else {
         return Err(format!("`{}` runs nothing by itself here: give a command after --", spec.image));
     };
-    let working_dir =
-        spec.working_dir.clone().unwrap_or_else(|| context.folder.workload_work(spec.id.workload));
+    let mut working_dir = spec.working_dir.clone().unwrap_or_else(|| work.clone());
     if mounts.is_empty() {
         // With mounts, what will be there is seen by the task alone.
         if spec.working_dir.is_some() && !working_dir.is_dir() {
@@ -57,11 +66,65 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
             ));
         }
         let path = environment.get("PATH").map_or("", String::as_str);
-        if !is_program(program, path, &working_dir) {
+        if !is_program(&program, path, &working_dir) {
             return Err(format!("there is no program `{program}` on this machine"));
         }
     }
+    if spec.run_as.is_some() && account::is_root() {
+        meet(&work, context, &mut argv, &mut mounts)?;
+        if spec.working_dir.is_none() {
+            working_dir = MEETING_WORK.into();
+        }
+    }
     Ok(Launch { argv, environment, working_dir, mounts, run_as: spec.run_as, ports, ..Launch::default() })
+}
+
+/// Where the task sees its checkpoints and the rest.
+fn places(spec: &TaskSpec, folder: &Folder) -> Places {
+    let (work, signals) = (folder.workload_work(spec.id.workload), folder.signals(spec.id));
+    if spec.run_as.is_none() || !account::is_root() {
+        let (checkpoints, python) = (folder.checkpoints(spec.id.workload), folder.root().join("python"));
+        return Places { python, checkpoints, signals };
+    }
+    let there = Path::new(MEETING_WORK);
+    let below = |path: &Path| there.join(path.strip_prefix(&work).unwrap_or(path));
+    Places {
+        python: Path::new(MEETING).join("python"),
+        checkpoints: below(&folder.checkpoints(spec.id.workload)),
+        signals: below(&signals),
+    }
+}
+
+/// Shows the workload's own folder, and what is Berth's, to somebody who may not enter the folders above them.
+fn meet(
+    work: &Path,
+    context: &Context<'_>,
+    argv: &mut [String],
+    mounts: &mut Vec<MountStep>,
+) -> Result<(), String> {
+    let meeting = Path::new(MEETING);
+    let failed = |error: &dyn std::fmt::Display| format!("{MEETING} cannot be made: {error}");
+    for place in [meeting, Path::new(MEETING_WORK), &meeting.join("python")] {
+        folder::create(place, 0o755).map_err(|error| failed(&error))?;
+        fs::set_permissions(place, Permissions::from_mode(0o755)).map_err(|error| failed(&error))?;
+    }
+    let mut show = |source: &Path, name: &str, read_only: bool| {
+        let (source, target) = (source.to_owned(), meeting.join(name));
+        mounts.push(MountStep::Bind(Mount { source, target, read_only }));
+    };
+    show(work, "work", false);
+    show(&context.folder.root().join("python"), "python", true);
+    // The built-in trainer is this very program, which may lie in a folder that is closed, too.
+    let own = context.config.quickstart.first().and_then(|program| fs::canonicalize(program).ok());
+    if let (Some(own), Some(program)) = (own, argv.first_mut())
+        && fs::canonicalize(&*program).is_ok_and(|path| path == own)
+    {
+        let place = meeting.join("berth");
+        File::options().create(true).append(true).open(&place).map_err(|error| failed(&error))?;
+        show(&own, "berth", true);
+        *program = place.display().to_string();
+    }
+    Ok(())
 }
 
 fn with(mut argv: Vec<String>, more: &[String]) -> Vec<String> {
@@ -81,9 +144,10 @@ fn is_program(program: &str, path: &str, working_dir: &Path) -> bool {
 }
 
 /// Looks at what is to be mounted. A process sees the files of the machine, so what is wanted at its own path is there.
-fn mounts(mounts: &[Mount], own: &Path) -> Result<Vec<MountStep>, String> {
+fn mounts(spec: &TaskSpec, own: &Path) -> Result<Vec<MountStep>, String> {
     let mut steps = Vec::new();
-    for mount in mounts {
+    let meeting = spec.run_as.is_some().then_some(Path::new(MEETING));
+    for mount in &spec.mounts {
         check_mount(mount)?;
         let there = mount.source == mount.target;
         if there && !mount.read_only {
@@ -91,7 +155,7 @@ fn mounts(mounts: &[Mount], own: &Path) -> Result<Vec<MountStep>, String> {
         }
         // The shim works in the same namespace: what it writes must stay where the agent looks for it.
         let needed = [own, Path::new("/proc"), Path::new("/sys"), Path::new("/dev")];
-        if needed.iter().any(|needed| needed.starts_with(&mount.target)) {
+        if needed.into_iter().chain(meeting).any(|needed| needed.starts_with(&mount.target)) {
             return Err(format!(
                 "nothing can be mounted at {}: Berth itself needs it",
                 mount.target.display()

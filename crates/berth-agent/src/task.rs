@@ -86,6 +86,9 @@ pub struct Granted {
     pub index: u8,
     /// The device's identity; empty for a declared device.
     pub uuid: String,
+    /// The number in the name of its file, where the driver tells.
+    #[serde(default)]
+    pub minor: Option<u32>,
     /// The device's model.
     pub model: String,
     /// The memory of the whole device.

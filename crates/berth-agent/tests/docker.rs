@@ -123,6 +123,7 @@ fn an_engine_runs_stops_and_is_recovered() {
     let temp = Temp::new();
     let Some(podman) = Podman::start(&temp) else { return };
     runs_and_tells(&temp, &podman);
+    runs_as_somebody_else(&temp, &podman);
     stops(&podman, &temp);
     recovers(&podman, &temp);
     refuses(&podman, &temp);
@@ -146,6 +147,21 @@ fn runs_and_tells(temp: &Temp, podman: &Podman) {
     assert_eq!(machine.log(id(1)), "of the machine\njob\nepoch 2/4\n");
     machine.wait("progress", |fact| matches!(fact, Fact::Progress { report, .. } if report.epoch == Some(2)));
     machine.wait("a checkpoint", |fact| matches!(fact, Fact::Checkpoint { .. }));
+}
+
+fn runs_as_somebody_else(temp: &Temp, podman: &Podman) {
+    let mut machine = Machine::with(podman.config(temp));
+    let mut spec = container(
+        17,
+        "id -u; id -g; touch $BERTH_CHECKPOINT_DIR/x && echo wrote; touch /etc/x || echo closed",
+    );
+    spec.run_as = Some((3_999, 3_998));
+    machine.host.ensure_started(spec);
+    assert_eq!(machine.exited(id(17)), (Exit::Code(0), false), "{}", machine.log(id(17)));
+    let log = machine.log(id(17));
+    for line in ["3999", "3998", "wrote", "closed"] {
+        assert!(log.lines().any(|found| found == line), "`{line}` is missing in {log}");
+    }
 }
 
 fn stops(podman: &Podman, temp: &Temp) {

@@ -152,21 +152,111 @@ fn mounts_that_lead_elsewhere_are_refused() {
     }
 }
 
+/// Whether to go on; says so once if not.
+fn is_root() -> bool {
+    let own = fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own));
+    if own.as_ref().ok() != Some(&0) {
+        println!("SKIPPED: running as somebody else needs root");
+    }
+    own.ok() == Some(0)
+}
+
 #[test]
 fn a_task_may_run_as_somebody_else() {
-    let temp = Temp::new();
-    if fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).ok() != Some(0) {
-        println!("SKIPPED: running as somebody else needs root");
+    if !is_root() {
         return;
     }
-    fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut machine = Machine::with(config(temp.path()));
-    let mut spec = shell(
-        id(1),
-        "id -u; id -g; id -G; touch $BERTH_CHECKPOINT_FILE $BERTH_CHECKPOINT_DIR/x && echo wrote",
-    );
-    spec.run_as = Some((65_534, 65_534));
+    let temp = Temp::new();
+    // As the folder of a server is, and the home of root above it.
+    fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let mut machine = Machine::new(&temp);
+    let script = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME $PWD; touch $BERTH_CHECKPOINT_FILE $BERTH_CHECKPOINT_DIR/x \
+                  here && echo wrote; python3 -c 'import berth; print(berth.checkpoint_dir())'; ls /root >/dev/null || echo closed";
+    let mut spec = shell(id(1), script);
+    spec.run_as = Some((3_999, 3_998));
     machine.host.ensure_started(spec);
     assert_eq!(machine.exited(id(1)), (Exit::Code(0), false));
-    assert_eq!(machine.log(id(1)), "65534\n65534\n65534\nwrote\n");
+    let log = machine.log(id(1));
+    let lines: Vec<&str> = log.lines().filter(|line| !line.contains("cannot open")).collect();
+    let home = "/run/berth/work";
+    let expected = [
+        "3999",
+        "3998",
+        "3998",
+        &format!("{home} 3999 3999 {home}"),
+        "wrote",
+        &format!("{home}/checkpoint"),
+        "closed",
+    ];
+    assert_eq!(lines, expected, "{log}");
+    machine.wait("a checkpoint", |fact| matches!(fact, Fact::Checkpoint { .. }));
+    let owner = |path: &str| std::os::unix::fs::MetadataExt::uid(&fs::metadata(temp.join(path)).unwrap());
+    assert_eq!(owner("agent/work/1/here"), 3_999);
+    assert_eq!(owner("agent/tasks/1/1-0"), 0, "the log is not theirs to change");
+}
+
+/// The first user of this machine who is not root and is in more than its own group, if there is one.
+fn sociable() -> Option<(u32, u32, String)> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let (uid, gid) = (fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?);
+        let groups = std::process::Command::new("id").args(["-G", fields[0]]).output().ok()?;
+        let groups = String::from_utf8_lossy(&groups.stdout).trim().to_owned();
+        (uid != 0 && groups.contains(' ')).then_some((uid, gid, groups))
+    })
+}
+
+#[test]
+fn somebody_else_has_all_of_their_groups_and_none_of_ours() {
+    if !is_root() {
+        return;
+    }
+    let temp = Temp::new();
+    let mut machine = Machine::new(&temp);
+    let Some((uid, gid, groups)) = sociable() else {
+        println!("SKIPPED: no user of this machine is in two groups");
+        return;
+    };
+    let mut spec = shell(id(1), "id -G; echo $HOME; cat /proc/self/status | grep CapEff");
+    spec.run_as = Some((uid, gid));
+    machine.host.ensure_started(spec);
+    assert_eq!(machine.exited(id(1)), (Exit::Code(0), false));
+    let log = machine.log(id(1));
+    let sorted = |text: &str| {
+        let mut all: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(sorted(log.lines().next().unwrap()), sorted(&groups), "{log}");
+    assert!(log.contains("CapEff:\t0000000000000000"), "{log}");
+}
+
+#[test]
+fn the_built_in_trainer_runs_as_somebody_else_too() {
+    if !is_root() {
+        return;
+    }
+    let temp = Temp::new();
+    fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    // The program lies where nobody else may look.
+    let hidden = temp.join("hidden");
+    fs::create_dir(&hidden).unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut config = config(&temp.join("agent"));
+    let program = hidden.join("berth-agent");
+    fs::copy(&config.quickstart[0], &program).unwrap();
+    config.quickstart[0] = program.into_os_string();
+    let mut machine = Machine::with(config);
+    let mut spec = shell(id(1), "");
+    (spec.image, spec.command, spec.args) =
+        ("berth/quickstart".into(), vec![], vec!["--epochs".into(), "1".into()]);
+    spec.run_as = Some((3_999, 3_999));
+    machine.host.ensure_started(spec);
+    machine.wait("its start", |fact| matches!(fact, Fact::Started { .. }));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !machine.log(id(1)).contains("poch") {
+        assert!(std::time::Instant::now() < deadline, "{}", machine.log(id(1)));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }

@@ -156,3 +156,24 @@ fn a_container_outlives_the_agent_and_not_its_shim() {
     assert_eq!(machine.exited(id(1)), (Exit::Lost, false));
     assert_eq!(leftovers(&temp), Vec::<String>::new());
 }
+
+#[test]
+fn a_container_may_run_as_somebody_else() {
+    if !can_run("containers") {
+        return;
+    }
+    let temp = Temp::new();
+    let root = busybox::root(temp.path());
+    let mut machine = Machine::new(&temp);
+    let script =
+        "id -u; id -g; echo $HOME; touch $BERTH_CHECKPOINT_DIR/x && echo wrote; touch /etc/x || echo closed";
+    let mut spec = container(1, &root, script);
+    spec.run_as = Some((3_999, 3_998));
+    machine.host.ensure_started(spec);
+    assert_eq!(machine.exited(id(1)), (Exit::Code(0), false), "{}", machine.log(id(1)));
+    let log = machine.log(id(1));
+    for line in ["3999", "3998", "/", "wrote", "closed"] {
+        assert!(log.lines().any(|found| found == line), "`{line}` is missing in {log}");
+    }
+    assert_eq!(leftovers(&temp), Vec::<String>::new());
+}

@@ -159,6 +159,7 @@ fn the_environment_names_the_task_and_its_devices() {
     let device = Granted {
         index: 3,
         uuid: String::new(),
+        minor: None,
         model: "V100".into(),
         memory,
         share: half,

@@ -181,6 +181,9 @@ pub struct WorkloadRequest {
     /// Where the command starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// Who it runs as on the machine, as `NAME`, `NAME:GROUP` or `UID:GID`; who runs the server, when absent. Shown as numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_as: Option<String>,
     /// What runs it.
     pub runtime: RuntimeName,
     /// Never fetch the image.

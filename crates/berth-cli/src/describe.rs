@@ -11,6 +11,10 @@ use clap::Args;
 
 /// So many events are shown with a workload; `berth events NAME` shows all.
 const EVENTS_SHOWN: usize = 10;
+/// So many are looked through for them.
+const EVENTS_READ: usize = 200;
+/// The page says where these stand, and they come too often to leave room for others.
+const STEADY: [&str; 2] = ["progressed", "checkpointed"];
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct OneArgs {
@@ -32,11 +36,13 @@ pub(crate) async fn get(session: &Session, arguments: &OneArgs) -> anyhow::Resul
         Form::Table | Form::Wide => {
             let query = EventQuery {
                 workload: Some(workload.id.to_string()),
-                last: Some(EVENTS_SHOWN),
+                last: Some(EVENTS_READ),
                 ..EventQuery::default()
             };
             // The page is worth showing without them.
-            session.client.events(&query).await.map(|list| list.items).unwrap_or_default()
+            let mut all = session.client.events(&query).await.map(|list| list.items).unwrap_or_default();
+            all.retain(|event| !STEADY.contains(&event.kind.as_str()));
+            all.split_off(all.len().saturating_sub(EVENTS_SHOWN))
         }
         _ => Vec::new(),
     };

@@ -1,4 +1,4 @@
-//! `berth history`: what has ended, and who had how many GPUs when.
+//! `berth history`: what has ended, who had how many GPUs when, and how busy they were.
 
 use crate::{
     failure::Exit,
@@ -14,6 +14,10 @@ use serde::Serialize;
 
 /// The series of GPUs that projects have, before the name of the project.
 const GPUS_OF: &str = "gpus_allocated/";
+/// The series of how busy the GPUs of a node are, before the name of the node.
+const BUSY_OF: &str = "gpu_utilisation/";
+/// The series of memory in use, before the node and the number of its GPU.
+const MEMORY_OF: &str = "gpu_memory_used/";
 /// Columns of a chart.
 const COLUMNS: u64 = 60;
 
@@ -30,6 +34,9 @@ pub(crate) struct HistoryArgs {
 enum HistoryCommand {
     /// GPUs of each project over time
     Usage(UsageArgs),
+    /// How busy the GPUs of each node were over time, and how full their memory
+    #[command(visible_alias = "node")]
+    Nodes(UsageArgs),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -61,6 +68,7 @@ struct UsageArgs {
 pub(crate) async fn run(session: &Session, arguments: &HistoryArgs) -> anyhow::Result<Exit> {
     match &arguments.command {
         Some(HistoryCommand::Usage(arguments)) => usage(session, arguments).await,
+        Some(HistoryCommand::Nodes(arguments)) => nodes(session, arguments).await,
         None => finished(session, &arguments.finished).await,
     }
 }
@@ -84,19 +92,45 @@ async fn finished(session: &Session, arguments: &FinishedArgs) -> anyhow::Result
 }
 
 async fn usage(session: &Session, arguments: &UsageArgs) -> anyhow::Result<Exit> {
+    let (from, to) = window(arguments);
+    let items = load(session, GPUS_OF, from, to).await?;
+    show(session, arguments, &Usage { from, to, items })
+}
+
+async fn nodes(session: &Session, arguments: &UsageArgs) -> anyhow::Result<Exit> {
+    let (from, to) = window(arguments);
+    let utilisation = load(session, BUSY_OF, from, to).await?;
+    let memory = load(session, MEMORY_OF, from, to).await?;
+    show(session, arguments, &NodeUse { from, to, utilisation, memory })
+}
+
+fn window(arguments: &UsageArgs) -> (Timestamp, Timestamp) {
     let to = time::now();
-    let from = Time(to.0.saturating_sub(Span::secs(arguments.since).0));
-    let mut usage = Usage { from: Timestamp(from), to: Timestamp(to), items: Vec::new() };
+    (Timestamp(Time(to.0.saturating_sub(Span::secs(arguments.since).0))), Timestamp(to))
+}
+
+/// Every series whose name begins so.
+async fn load(
+    session: &Session,
+    prefix: &str,
+    from: Timestamp,
+    to: Timestamp,
+) -> anyhow::Result<Vec<Series>> {
+    let mut all = Vec::new();
     for name in session.client.series().await?.items {
-        if name.starts_with(GPUS_OF) {
-            let query = SeriesQuery { name, from: Some(usage.from), to: Some(usage.to) };
-            usage.items.push(session.client.series_points(&query).await?);
+        if name.starts_with(prefix) {
+            let query = SeriesQuery { name, from: Some(from), to: Some(to) };
+            all.push(session.client.series_points(&query).await?);
         }
     }
-    if usage.items.is_empty() {
+    Ok(all)
+}
+
+fn show(session: &Session, arguments: &UsageArgs, shown: &impl Show) -> anyhow::Result<Exit> {
+    if shown.names().is_empty() {
         session.say("berth: nothing has been recorded yet");
     }
-    session.show(arguments.output, &usage)?;
+    session.show(arguments.output, shown)?;
     Ok(Exit::Done)
 }
 
@@ -110,37 +144,90 @@ pub(crate) struct Usage {
 
 impl Show for Usage {
     fn text(&self, look: &Look) -> String {
-        if self.items.is_empty() {
+        let chart =
+            Chart { from: self.from, to: self.to, what: "GPUs", prefix: GPUS_OF, full: None, unit: gpus };
+        chart.text(&self.items, look)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.items.iter().map(|series| after(GPUS_OF, series).to_owned()).collect()
+    }
+}
+
+/// How busy the GPUs of each node were, and how full.
+#[derive(Debug, Serialize)]
+pub(crate) struct NodeUse {
+    pub(crate) from: Timestamp,
+    pub(crate) to: Timestamp,
+    /// In millionths of a percent, the mean of the node's GPUs.
+    pub(crate) utilisation: Vec<Series>,
+    /// In bytes, by node and GPU.
+    pub(crate) memory: Vec<Series>,
+}
+
+impl Show for NodeUse {
+    fn text(&self, look: &Look) -> String {
+        let (from, to) = (self.from, self.to);
+        let what = "GPU utilisation";
+        let busy = Chart { from, to, what, prefix: BUSY_OF, full: Some(100_000_000), unit: percent };
+        let what = "GPU memory in use";
+        let memory = Chart { from, to, what, prefix: MEMORY_OF, full: None, unit: bytes };
+        let charts = [busy.text(&self.utilisation, look), memory.text(&self.memory, look)];
+        charts.into_iter().filter(|chart| !chart.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.utilisation.iter().map(|series| after(BUSY_OF, series).to_owned()).collect()
+    }
+}
+
+/// Several series to one scale, a line for each.
+struct Chart {
+    from: Timestamp,
+    to: Timestamp,
+    what: &'static str,
+    /// What the names of all series begin with.
+    prefix: &'static str,
+    /// What a full bar stands for; the largest value when absent.
+    full: Option<i64>,
+    unit: fn(i64) -> String,
+}
+
+impl Chart {
+    fn text(&self, items: &[Series], look: &Look) -> String {
+        if items.is_empty() {
             return String::new();
         }
         let rows: Vec<(&str, Vec<Option<i64>>)> =
-            self.items.iter().map(|series| (project_of(series), self.columns(&series.points))).collect();
+            items.iter().map(|series| (after(self.prefix, series), self.columns(&series.points))).collect();
         let largest = rows.iter().flat_map(|(_, row)| row.iter().flatten()).copied().max().unwrap_or(0);
-        let width = rows.iter().map(|(project, _)| project.len()).max().unwrap_or(0);
+        let full = self.full.unwrap_or(largest);
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let column = Span(self.to.0.since(self.from.0).0 / COLUMNS);
+        // An hour alone names no moment of a span that has it twice.
+        let moment = |at| match self.to.0.since(self.from.0) < Span::secs(20 * 3600) {
+            true => look.clock.hour(at),
+            false => look.clock.day_and_hour(at),
+        };
         let mut text = format!(
-            "GPUs from {} to {}, a column for {}, the highest for {}\n",
-            look.clock.hour(self.from),
-            look.clock.hour(self.to),
+            "{} from {} to {}, a column for {}, the highest for {}\n",
+            self.what,
+            moment(self.from),
+            moment(self.to),
             time::long(column),
-            gpus(largest)
+            (self.unit)(full)
         );
-        for (project, row) in &rows {
-            let bars: String = row.iter().map(|value| bar(*value, largest)).collect();
+        for (name, row) in &rows {
+            let bars: String = row.iter().map(|value| bar(*value, full)).collect();
             let now = row.iter().rev().flatten().next().copied().unwrap_or(0);
             let most = row.iter().flatten().copied().max().unwrap_or(0);
-            text.push_str(&format!("{project:<width$}  {bars}  {} now, {} at most\n", gpus(now), gpus(most)));
+            let (now, most) = ((self.unit)(now), (self.unit)(most));
+            text.push_str(&format!("{name:<width$}  {bars}  {now} now, {most} at most\n"));
         }
         text
     }
 
-    fn names(&self) -> Vec<String> {
-        self.items.iter().map(|series| project_of(series).to_owned()).collect()
-    }
-}
-
-impl Usage {
-    /// The mean of each column, in millionths. What was last measured holds until something else is.
+    /// The mean of each column. What was last measured holds until something else is.
     fn columns(&self, points: &[SeriesPoint]) -> Vec<Option<i64>> {
         let span = self.to.0.since(self.from.0).0.max(1);
         let mut sums: Vec<(i64, i64)> = vec![(0, 0); COLUMNS as usize];
@@ -162,14 +249,24 @@ impl Usage {
     }
 }
 
-fn project_of(series: &Series) -> &str {
-    series.name.strip_prefix(GPUS_OF).unwrap_or(&series.name)
+fn after<'a>(prefix: &str, series: &'a Series) -> &'a str {
+    series.name.strip_prefix(prefix).unwrap_or(&series.name)
 }
 
 /// Millionths as a number with at most one decimal.
 fn gpus(millionths: i64) -> String {
     let tenths = (millionths + 50_000) / 100_000;
     if tenths % 10 == 0 { (tenths / 10).to_string() } else { format!("{}.{}", tenths / 10, tenths % 10) }
+}
+
+/// Millionths of a percent as whole percent.
+fn percent(millionths: i64) -> String {
+    format!("{} %", (millionths + 500_000) / 1_000_000)
+}
+
+fn bytes(count: i64) -> String {
+    let tenths = (count.max(0) as u128 * 10 / (1 << 30)) as u64;
+    format!("{}.{} GiB", tenths / 10, tenths % 10)
 }
 
 fn bar(value: Option<i64>, largest: i64) -> char {
@@ -214,5 +311,35 @@ mod tests {
                 "_".repeat(60)
             )
         );
+    }
+
+    #[test]
+    fn nodes_are_drawn_to_a_hundred_percent_and_memory_to_the_fullest() {
+        let at = "2026-11-17T00:00:00Z";
+        let value =
+            |value: i64| SeriesPoint { at: at.parse().expect("a time"), mean: value, min: value, max: value };
+        let series = |name: &str, number: i64| Series { name: name.into(), points: vec![value(number)] };
+        let mut shown = NodeUse {
+            from: at.parse().expect("a time"),
+            to: "2026-11-17T01:00:00Z".parse().expect("a time"),
+            utilisation: vec![
+                series("gpu_utilisation/node1", 50_000_000),
+                series("gpu_utilisation/node10", 0),
+            ],
+            memory: vec![series("gpu_memory_used/node1/0", 3 << 29)],
+        };
+        let expected = format!(
+            "GPU utilisation from 00:00 to 01:00, a column for 1m, the highest for 100 %\n\
+             node1   {}  50 % now, 50 % at most\nnode10  {}  0 % now, 0 % at most\n\n\
+             GPU memory in use from 00:00 to 01:00, a column for 1m, the highest for 1.5 GiB\n\
+             node1/0  {}  1.5 GiB now, 1.5 GiB at most\n",
+            "▄".repeat(60),
+            "_".repeat(60),
+            "█".repeat(60)
+        );
+        assert_eq!(shown.text(&look()), expected);
+        shown.memory.clear();
+        assert!(shown.text(&look()).ends_with("0 % at most\n"), "what is not known is not drawn");
+        assert_eq!(shown.names(), ["node1", "node10"]);
     }
 }

@@ -166,8 +166,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Spelling::Berth => typed.clone(),
         Spelling::Runai => runai::translate(typed.clone()),
     };
-    let definition = Cli::command().name(spelling.command());
-    let matches = definition.try_get_matches_from(arguments);
+    let matches = definition(spelling).try_get_matches_from(arguments);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, spelling),
@@ -177,6 +176,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         eprintln!("{}: {failure}", spelling.command());
         failure.exit.into()
     })
+}
+
+/// The command as it is parsed. A negative number is a value that is wrong, and no unknown flag.
+fn definition(spelling: Spelling) -> clap::Command {
+    fn with_numbers(command: clap::Command) -> clap::Command {
+        let is_option = |arg: &clap::Arg| arg.get_long().is_some() && arg.get_action().takes_values();
+        command
+            .mut_args(move |arg| if is_option(&arg) { arg.allow_negative_numbers(true) } else { arg })
+            .mut_subcommands(with_numbers)
+    }
+    with_numbers(Cli::command()).name(spelling.command())
 }
 
 /// Help and version are answers, not mistakes. Whether anybody reads them is not our concern.

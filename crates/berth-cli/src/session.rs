@@ -15,25 +15,34 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
-    /// The address of the server, as http://127.0.0.1:7370
-    #[arg(long, global = true, env = "BERTH_SERVER", value_name = "URL")]
+    // The variables are read below: as a part of the definition they would be shown in the usage of whatever was mistyped.
+    /// The address of the server, as http://127.0.0.1:7370 [env: BERTH_SERVER]
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// The folder of a server on this machine [default: ~/.local/share/berth]
-    #[arg(long, global = true, env = "BERTH_HOME", value_name = "DIR")]
+    /// The folder of a server on this machine [env: BERTH_HOME] [default: ~/.local/share/berth]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+}
+
+fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 impl ServerArgs {
     /// The folder that is meant, whether or not a server runs there.
     pub(crate) fn folder(&self) -> Result<PathBuf, Failure> {
-        let folder = self.folder.clone().or_else(config::default_folder);
+        let named = self.folder.clone().or_else(|| variable("BERTH_HOME").map(PathBuf::from));
+        let folder = named.or_else(config::default_folder);
         folder.ok_or_else(|| {
             Failure::misuse("no folder is known, since HOME is not set").hint("name one with --folder")
         })
     }
 
     pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
-        match &self.server {
+        // A folder that is named on the command line is closer than an address in the environment.
+        let elsewhere = || variable("BERTH_SERVER").filter(|_| self.folder.is_none());
+        let server = self.server.clone().or_else(|| elsewhere()?.into_string().ok());
+        match server {
             Some(address) => {
                 let token = std::env::var("BERTH_TOKEN").unwrap_or_default();
                 Ok(Endpoint::new(address.parse::<berth_client::Address>()?, token.trim())?)
@@ -186,6 +195,10 @@ impl Session {
             Ok::<_, ClientError>((self.client.workloads(&same).await?, self.client.workloads(&here).await?))
         };
         let Ok((same, here)) = found.await else { return error.into() };
+        if here.value.items.iter().any(|other| other.project == *project && other.name == *name) {
+            // It is there; something of it is not.
+            return error.into();
+        }
         let hint =
             match same.value.items.iter().find(|other| other.name == *name && other.project != *project) {
                 Some(other) => format!("there is one in another project: {}/{name}", other.project),

@@ -97,6 +97,7 @@ fn config(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<Config> {
         policy: Default::default(),
         store: Default::default(),
         user: session::user_name(),
+        clock: berth_server::now,
     })
 }
 

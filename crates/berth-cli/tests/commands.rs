@@ -318,34 +318,70 @@ fn version_completions_and_manual_pages_need_no_server() {
     assert!(folder.join("berth-submit.1").exists());
 }
 
-#[test]
-fn bash_completes_names_of_what_is_there() {
+/// What a shell says to a script of its own language, with `berth` on its path. None, and a word about it, without the shell.
+fn said_by(shell: &str, home: &Home, script: &str) -> Option<String> {
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_berth")).parent().expect("a folder");
+    let output = std::process::Command::new(shell)
+        .args(["-c", script])
+        .env("HOME", home.path())
+        .env("XDG_CONFIG_HOME", home.path().join("config"))
+        .env("XDG_DATA_HOME", home.path().join("data"))
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
+        .output();
+    match output {
+        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(error) => {
+            println!("SKIPPED: completions of {shell}: {error}");
+            None
+        }
+    }
+}
+
+/// The names that are offered after these words. `line` makes a script of the shell from the file of completions and the words.
+fn offered(shell: &str, line: impl Fn(&str, &str) -> String) {
     let home = Home::new();
     let _fake = Fake::start(&home, &usual());
-    let script = home.path().join("completions.bash");
-    fs::write(&script, home.run("berth completions bash").stdout).expect("is written");
-    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_berth")).parent().expect("a folder");
-    let complete = |words: &str| {
-        let count = words.split(' ').count() - 1;
-        let line = format!(
-            "source {}; COMP_WORDS=({words} ''); COMP_CWORD={}; _berth_names berth '' x; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-            script.display(),
-            count + 1
-        );
-        let output = std::process::Command::new("bash")
-            .args(["-c", &line])
-            .env("HOME", home.path())
-            .env("XDG_CONFIG_HOME", home.path().join("config"))
-            .env("XDG_DATA_HOME", home.path().join("data"))
-            .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
-            .output()
-            .expect("bash starts");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    assert_eq!(complete("berth logs"), "team-a/hyper1\n");
-    assert_eq!(complete("berth list -p"), "team-a\nteam-b\n");
-    assert_eq!(complete("berth project set"), "team-a\nteam-b\n");
-    assert!(complete("berth").contains("submit"));
+    let script = home.path().join(format!("completions.{shell}"));
+    fs::write(&script, home.run(&format!("berth completions {shell}")).stdout).expect("is written");
+    let complete = |words: &str| said_by(shell, &home, &line(&script.display().to_string(), words));
+    for (words, names) in [
+        ("berth logs", "team-a/hyper1\n"),
+        ("berth list -p", "team-a\nteam-b\n"),
+        ("berth project set", "team-a\nteam-b\n"),
+        ("berth project delete", "team-a\nteam-b\n"),
+    ] {
+        let Some(said) = complete(words) else { return };
+        assert_eq!(said, names, "{shell}: {words}");
+    }
+    let Some(said) = complete("berth") else { return };
+    assert!(said.contains("submit"), "{shell}: {said}");
+}
+
+#[test]
+fn bash_completes_names_of_what_is_there() {
+    offered("bash", |script, words| {
+        let count = words.split(' ').count();
+        format!(
+            "source {script}; COMP_WORDS=({words} ''); COMP_CWORD={count}; _berth_names berth '' x; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        )
+    });
+}
+
+#[test]
+fn zsh_completes_names_of_what_is_there() {
+    // Outside of its editor the shell has no completion system: names go to `compadd`, words to `_describe` and `_arguments`.
+    let stubs = "compdef() { }; compadd() { shift; print -l -- \"$@\" }; _arguments() { _berth_commands }; \
+                 _describe() { print -l -- \"${(@P)4}\" }";
+    offered("zsh", |script, words| {
+        let count = words.split(' ').count() + 1;
+        format!("{stubs}; source {script}; words=({words} ''); CURRENT={count}; _berth")
+    });
+}
+
+#[test]
+fn fish_completes_names_of_what_is_there() {
+    offered("fish", |script, words| format!("source {script}; complete -C '{words} '"));
 }
 
 #[test]

@@ -3,7 +3,12 @@
 mod support;
 
 use serde_json::Value;
-use std::{fs, net::TcpStream, path::Path};
+use std::{
+    fs,
+    net::TcpStream,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
 use support::live::{Server, jupyter, until};
 
 fn small() -> Server {
@@ -76,6 +81,15 @@ fn a_failure_is_told_with_its_code_and_its_log_is_kept_after_deletion() {
     let shown = server.workload("team-a/bad");
     assert_eq!((shown["status"].as_str(), shown["ended"]["exit_code"].as_i64()), (Some("Failed"), Some(3)));
     assert_eq!(shown["message"], "it exited with code 3");
+    server.run("berth submit never -p team-a -i bash");
+    server.until_status("team-a/never", "Failed");
+    let no_log = server.try_run("berth logs never -p team-a");
+    assert_eq!(no_log.code, Some(5), "{no_log:?}");
+    assert!(
+        no_log.stderr.contains("it is Failed: `bash` runs nothing by itself")
+            && !no_log.stderr.contains("did you mean"),
+        "what kept it from running is said: {no_log:?}"
+    );
     server.run("berth delete bad -p team-a");
     assert!(!server.run("berth list -A").contains("bad"));
     let log = server.run("berth logs bad -p team-a");
@@ -213,6 +227,40 @@ fn a_volume_is_shared_and_kept() {
 }
 
 #[test]
+fn work_runs_as_who_was_asked_for() {
+    let server = small();
+    if fs::metadata(server.home.path()).map(|home| home.uid()).ok() != Some(0) {
+        println!("SKIPPED: running as somebody else needs root");
+        return;
+    }
+    // As the home of root is.
+    fs::set_permissions(server.home.path(), fs::Permissions::from_mode(0o700)).expect("is closed");
+    server.run("berth volume create data");
+    let seen = "/run/berth-test-data";
+    let script = format!("id -u; id -g; echo $HOME; touch {seen}/mine $BERTH_CHECKPOINT_DIR/x && echo wrote");
+    let options = format!("--run-as 3999:3998 --pvc data:{seen}");
+    shell(&server, "theirs", &options, &script);
+    server.until_status("team-a/theirs", "Succeeded");
+    let log = server.run("berth logs theirs -p team-a");
+    assert_eq!(log, "3999\n3998\n/run/berth/work\nwrote\n");
+    let page = server.run("berth get theirs -p team-a");
+    assert!(page.contains("Runs as") && page.contains("3999:3998"), "{page}");
+    shell(&server, "named", "--run-as nobody", "id -un; echo $USER $LOGNAME");
+    server.until_status("team-a/named", "Succeeded");
+    assert_eq!(server.run("berth logs named -p team-a"), "nobody\nnobody nobody\n");
+    shell(&server, "mine", "--run-as-user", "id -u; id -g");
+    server.until_status("team-a/mine", "Succeeded");
+    assert_eq!(server.run("berth logs mine -p team-a"), "0\n0\n");
+    shell(&server, "two", "--run-as-uid 3999 --run-as-gid 3997", "id -g");
+    server.until_status("team-a/two", "Succeeded");
+    assert_eq!(server.run("berth logs two -p team-a"), "3997\n");
+    // The built-in trainer is the product's own program, wherever that lies.
+    server.run("berth submit trains -p team-a -g 1 -i berth/quickstart --run-as 3999:3998 -- --epochs 1 --step-time-ms 1");
+    server.until_status("team-a/trains", "Succeeded");
+    assert!(fs::remove_dir(seen).is_ok(), "the place of the mount is empty outside");
+}
+
+#[test]
 fn a_backup_is_restored_into_another_folder_and_started() {
     let server = small();
     server.run("berth submit waits -p team-a -g 8 --workers 9 -i berth/quickstart");
@@ -259,7 +307,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     let server = small();
     server.run("berth submit taken -p team-a -g 1 -i berth/quickstart");
     let long = "x".repeat(10_000);
-    let cases: [(&str, i32, &str); 25] = [
+    let cases: [(&str, i32, &str); 33] = [
         ("berth submit x -p taem-a -g 1 -i bash", 5, "did you mean team-a?"),
         ("berth submit x -p team-a -g 1", 2, "neither an image nor a command"),
         ("berth submit x -p team-a -g 1 -i acme/train:7", 2, "stands for no program of this machine"),
@@ -277,6 +325,18 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         ("berth submit x -p team-a --max-run-time 0s -i bash", 2, "ends it before it begins"),
         ("berth submit x -p team-a --workers 0 -i bash", 2, "0 workers"),
         ("berth submit x -p team-a --priority urgent -i bash", 2, "urgent"),
+        (
+            "berth submit x -p team-a -i bash --run-as no-such-user",
+            2,
+            "this machine has no user `no-such-user`",
+        ),
+        ("berth submit x -p team-a -i bash --run-as root:no-such-group", 2, "no group `no-such-group`"),
+        ("berth submit x -p team-a -i bash --run-as 3999999999", 2, "its group must be named"),
+        ("berth submit x -p team-a -i bash --run-as 1:2:3", 2, "no group `2:3`"),
+        ("berth submit x -p team-a -i bash --run-as-user --run-as root", 2, "cannot be used with"),
+        ("berth submit x -p team-a -i bash --workers -2", 2, "invalid value '-2'"),
+        ("berth project create x --quota -3", 2, "invalid value '-3'"),
+        ("berth logs", 2, "Usage: berth logs <NAME>"),
         ("berth get nothing -p team-a", 5, "no workload nothing"),
         ("berth logs takne -p team-a", 5, "did you mean taken?"),
         ("berth suspend nothing -p team-a", 5, "nothing"),

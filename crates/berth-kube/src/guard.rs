@@ -100,20 +100,70 @@ pub fn pod_permitted(pod: &PodSpec, project: &api::ProjectSpec) -> Result<(), Re
     if pod.volumes.iter().flatten().any(|volume| volume.host_path.is_some()) {
         return Err(privileged("a volume with hostPath"));
     }
-    for container in containers(pod) {
-        let Some(context) = &container.security_context else { continue };
-        let added = context.capabilities.as_ref().and_then(|capabilities| capabilities.add.as_ref());
-        if context.privileged == Some(true) || added.is_some_and(|added| !added.is_empty()) {
-            return Err(privileged(&format!(
-                "container {}: privileged, or with added capabilities,",
-                container.name
-            )));
-        }
-        if context.proc_mount.as_deref().is_some_and(|mount| mount != "Default") {
-            return Err(privileged(&format!("container {}: procMount", container.name)));
+    if let Some(context) = &pod.security_context {
+        let unconfined = [
+            ("sysctls", context.sysctls.as_ref().is_some_and(|all| !all.is_empty())),
+            ("seLinuxOptions", context.se_linux_options.is_some()),
+            (
+                "an unconfined seccompProfile",
+                is_unconfined(context.seccomp_profile.as_ref().map(|profile| &profile.type_)),
+            ),
+            (
+                "an unconfined appArmorProfile",
+                is_unconfined(context.app_armor_profile.as_ref().map(|profile| &profile.type_)),
+            ),
+        ];
+        if let Some((what, _)) = unconfined.into_iter().find(|(_, set)| *set) {
+            return Err(privileged(what));
         }
     }
-    Ok(())
+    containers(pod).try_for_each(container_permitted)
+}
+
+/// Capabilities that may be added, as in the level `baseline` of Kubernetes: every container has them by default.
+const PLAIN_CAPABILITIES: [&str; 13] = [
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+];
+
+/// Whether a container stays within the level `baseline` of Kubernetes.
+fn container_permitted(container: &Container) -> Result<(), Refusal> {
+    let Some(context) = &container.security_context else { return Ok(()) };
+    let added = context.capabilities.as_ref().and_then(|capabilities| capabilities.add.as_ref());
+    let unusual = added.into_iter().flatten().find(|name| !PLAIN_CAPABILITIES.contains(&name.as_str()));
+    let beyond = [
+        ("privileged", context.privileged == Some(true)),
+        ("an added capability", unusual.is_some()),
+        ("procMount", context.proc_mount.as_deref().is_some_and(|mount| mount != "Default")),
+        ("seLinuxOptions", context.se_linux_options.is_some()),
+        (
+            "an unconfined seccompProfile",
+            is_unconfined(context.seccomp_profile.as_ref().map(|profile| &profile.type_)),
+        ),
+        (
+            "an unconfined appArmorProfile",
+            is_unconfined(context.app_armor_profile.as_ref().map(|profile| &profile.type_)),
+        ),
+    ];
+    match beyond.into_iter().find(|(_, set)| *set) {
+        Some((what, _)) => Err(privileged(&format!("container {}: {what}", container.name))),
+        None => Ok(()),
+    }
+}
+
+fn is_unconfined(profile: Option<&String>) -> bool {
+    profile.is_some_and(|kind| kind == "Unconfined")
 }
 
 fn privileged(what: &str) -> Refusal {

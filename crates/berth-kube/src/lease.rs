@@ -126,7 +126,11 @@ impl Leadership {
     fn mine(&self, lease: Lease, transitions: i32) -> Lease {
         let now = MicroTime(jiff::Timestamp::now());
         let acquired = match lease.spec {
-            Some(LeaseSpec { holder_identity: Some(holder), acquire_time, .. }) if holder == self.identity => acquire_time,
+            Some(LeaseSpec { holder_identity: Some(holder), acquire_time, .. })
+                if holder == self.identity =>
+            {
+                acquire_time
+            }
             _ => Some(now.clone()),
         };
         Lease {
@@ -156,14 +160,16 @@ impl Leadership {
                     self.fence.open(began, epoch(&renewed));
                     lease = renewed;
                 }
-                Ok(Err(kube::Error::Api(status))) if status.code == 409 => match self.leases.get(&self.name).await {
-                    Ok(found) if holder(&found) == Some(&self.identity) => lease = found,
-                    Ok(found) => {
-                        self.fence.close();
-                        return format!("{} leads now", holder(&found).unwrap_or("nobody"));
+                Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                    match self.leases.get(&self.name).await {
+                        Ok(found) if holder(&found) == Some(&self.identity) => lease = found,
+                        Ok(found) => {
+                            self.fence.close();
+                            return format!("{} leads now", holder(&found).unwrap_or("nobody"));
+                        }
+                        Err(error) => tracing::warn!(%error, "the lease cannot be read"),
                     }
-                    Err(error) => tracing::warn!(%error, "the lease cannot be read"),
-                },
+                }
                 Ok(Err(error)) => tracing::warn!(%error, "the lease cannot be renewed"),
                 Err(_) => tracing::warn!("the lease is not renewed in time"),
             }

@@ -11,6 +11,7 @@ pub mod quantity;
 pub mod run;
 mod seen;
 pub mod tenancy;
+pub mod view;
 mod watch;
 mod world;
 mod write;

@@ -26,7 +26,9 @@ async fn main() -> Result<()> {
         Some(path) => {
             let file = kube::config::Kubeconfig::read_from(path)
                 .with_context(|| format!("{} cannot be read", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &Default::default()).await.context("the kubeconfig cannot be used")?
+            kube::Config::from_custom_kubeconfig(file, &Default::default())
+                .await
+                .context("the kubeconfig cannot be used")?
         }
         None => kube::Config::infer().await.context("no cluster is known; set KUBECONFIG")?,
     };

@@ -26,6 +26,8 @@ use std::{
 const AT_ONCE: usize = 20_000;
 /// Explanations between two looks at the news.
 const EXPLANATIONS: usize = 4;
+/// Between tries of something that fails.
+const PAUSE: Duration = Duration::from_millis(300);
 /// The longest sleep.
 const SLEEP: Duration = Duration::from_secs(60);
 /// The oldest Kubernetes that has what is needed.
@@ -63,12 +65,14 @@ pub fn client(mut config: Config) -> Result<Client> {
 /// Leads when it may, and places Pods until told to stop or until somebody else leads.
 pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
     let version = client.apiserver_version().await.context("the API server does not answer")?;
-    let minor: u32 = version.minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let minor: u32 =
+        version.minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
     if version.major == "1" && minor < OLDEST {
         bail!("Kubernetes 1.{minor} is too old; Berth needs 1.{OLDEST} or newer");
     }
     let fence = Fence::closed();
-    let leadership = Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
+    let leadership =
+        Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
     tokio::pin!(stop);
     let lease = tokio::select! {
         lease = leadership.acquire() => lease.context("the lease cannot be had; does the role allow it?")?,
@@ -103,7 +107,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
 }
 
 /// Watches everything that matters; gives what must have been listed before anything is decided.
-fn watch_all(client: &Client, news: &Sender<News>) -> BTreeSet<&'static str> {
+pub(crate) fn watch_all(client: &Client, news: &Sender<News>) -> BTreeSet<&'static str> {
     fn watch<T: Followed>(client: &Client, news: &Sender<News>, kinds: &mut BTreeSet<&'static str>) {
         kinds.insert(T::PATH);
         tokio::spawn(follow::<T>(client.clone(), news.clone()));
@@ -147,16 +151,26 @@ pub async fn look(client: Client) -> Result<State> {
 /// request of that kind may still be under way. The claim is written to, so that such a request finds another version.
 async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
     let ledgers: Api<api::DeviceLedger> = Api::all(client.clone());
-    let found = match ledgers.list(&ListParams::default()).await {
-        Ok(found) => found.items,
-        Err(kube::Error::Api(status)) if status.code == 404 => bail!(
-            "the cluster does not know Berth's resources; apply the manifest that `berth operator manifest` writes"
-        ),
-        Err(error) => return Err(error).context("ledgers of devices cannot be read"),
+    let found = loop {
+        match ledgers.list(&ListParams::default()).await {
+            Ok(found) => break found.items,
+            Err(kube::Error::Api(status)) if status.code == 404 => bail!(
+                "the cluster does not know Berth's resources; apply the manifest that `berth operator manifest` writes"
+            ),
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                bail!("Berth may not read its ledgers of devices ({}); apply its roles anew", status.message)
+            }
+            Err(error) => {
+                requests.epoch().context("ledgers of devices cannot be read in time")?;
+                tracing::warn!(%error, "ledgers of devices cannot be read yet");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
     };
     let ledgers = Ledgers::found(found);
     for (claim, uid) in ledgers.claims() {
-        let path = format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name);
+        let path =
+            format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name);
         let found: ClaimObject = match requests.get(&path).await {
             Ok(found) => serde_json::from_slice(&found).context("a claim cannot be read")?,
             Err(WriteError::Refused { code: 404, .. }) => continue,
@@ -175,13 +189,8 @@ async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
     Ok(ledgers)
 }
 
-/// Decides, until told to stop.
-fn decide(
-    mut world: World,
-    heard: &Receiver<News>,
-    writer: &Writer,
-    mut unlisted: BTreeSet<&'static str>,
-) -> Result<()> {
+/// Everything there is, once all of it has been listed; nothing when somebody asks for the end before.
+pub(crate) fn first_news(heard: &Receiver<News>, mut unlisted: BTreeSet<&'static str>) -> Option<Vec<Seen>> {
     let mut first = Vec::new();
     while !unlisted.is_empty() {
         match heard.recv() {
@@ -190,15 +199,27 @@ fn decide(
                 unlisted.remove(kind);
             }
             Ok(News::Failed { kind, message }) => tracing::warn!(kind, message, "cannot be read yet"),
-            Ok(News::Stop) | Err(_) => return Ok(()),
+            Ok(News::Stop) | Err(_) => return None,
         }
     }
+    Some(first)
+}
+
+/// Decides, until told to stop.
+fn decide(
+    mut world: World,
+    heard: &Receiver<News>,
+    writer: &Writer,
+    unlisted: BTreeSet<&'static str>,
+) -> Result<()> {
+    let Some(first) = first_news(heard, unlisted) else { return Ok(()) };
     let effects = world.first_look(now(), first);
     tracing::info!(nodes = world.engine().nodes().len(), "everything is known");
     writer.carry_out(effects);
     let mut seen = Vec::new();
     loop {
-        let wait = world.next_instant().map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).min(SLEEP));
+        let wait =
+            world.next_instant().map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).min(SLEEP));
         let mut next = if world.has_unexplained() {
             heard.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
@@ -233,7 +254,7 @@ fn decide(
     }
 }
 
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(since.as_millis() as u64)
 }

@@ -17,12 +17,19 @@ use crate::{
 use futures_util::TryStreamExt;
 use kube::{Client, Resource, ResourceExt, core::WatchEvent};
 use serde::{Deserialize, de::DeserializeOwned};
-use std::{collections::HashMap, marker::PhantomData, sync::{Arc, mpsc::Sender}, time::Duration};
+use std::{
+    collections::HashMap,
+    marker::PhantomData,
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
 
 /// Objects of one page of a list.
 const PAGE: usize = 1000;
 /// The server ends a watch after this long; one that is silent for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
+/// The longest wait for the first words of an answer.
+const ANSWER: Duration = Duration::from_secs(15);
 /// Between tries of something that fails.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Between tries of a kind that the cluster does not have.
@@ -73,7 +80,8 @@ struct ListMeta {
 
 /// Follows a kind until nobody listens any more.
 pub(crate) async fn follow<T: Followed>(client: Client, news: Sender<News>) {
-    let mut follower = Follower::<T> { client, news, known: HashMap::new(), unheard: false, kind: PhantomData };
+    let mut follower =
+        Follower::<T> { client, news, known: HashMap::new(), unheard: false, kind: PhantomData };
     while !follower.unheard {
         follower.run().await;
     }
@@ -129,7 +137,8 @@ impl<T: Followed> Follower<T> {
         loop {
             let path = format!("{}?limit={PAGE}&continue={more}", T::PATH);
             let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-            let list: List<T> = match self.client.request(request).await {
+            let asked = tokio::time::timeout(ANSWER, self.client.request::<List<T>>(request)).await;
+            let list = match asked.unwrap_or_else(|_| Err(too_late())) {
                 Ok(list) => list,
                 Err(error) => {
                     // What was known is still known.
@@ -180,7 +189,8 @@ impl<T: Followed> Follower<T> {
             WATCH.as_secs(),
         );
         let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let events = self.client.request_events::<T>(request).await?;
+        let asked = tokio::time::timeout(ANSWER, self.client.request_events::<T>(request)).await;
+        let events = asked.unwrap_or_else(|_| Err(too_late()))?;
         futures_util::pin_mut!(events);
         loop {
             let next = tokio::time::timeout(WATCH + Duration::from_secs(10), events.try_next()).await;
@@ -216,10 +226,16 @@ enum Ended {
     Stale,
 }
 
+fn too_late() -> kube::Error {
+    kube::Error::Service("the API server did not answer in time".into())
+}
+
 /// Whether two things that are gone are the same one.
 fn same(one: &Seen, other: &Seen) -> bool {
     match (one, other) {
-        (Seen::PodGone(one), Seen::PodGone(other)) | (Seen::WorkloadGone(one), Seen::WorkloadGone(other)) => one == other,
+        (Seen::PodGone(one), Seen::PodGone(other)) | (Seen::WorkloadGone(one), Seen::WorkloadGone(other)) => {
+            one == other
+        }
         _ => true,
     }
 }
@@ -297,7 +313,13 @@ macro_rules! followed_ours {
     };
 }
 
-followed_ours!(api::Department, "/apis/berth.dev/v1alpha1/departments", Seen::Department, Seen::DepartmentGone, name);
+followed_ours!(
+    api::Department,
+    "/apis/berth.dev/v1alpha1/departments",
+    Seen::Department,
+    Seen::DepartmentGone,
+    name
+);
 followed_ours!(api::Project, "/apis/berth.dev/v1alpha1/projects", Seen::Project, Seen::ProjectGone, name);
 followed_ours!(api::NodePool, "/apis/berth.dev/v1alpha1/nodepools", Seen::Pool, Seen::PoolGone, name);
 followed_ours!(api::Workload, "/apis/berth.dev/v1alpha1/workloads", Seen::Workload, Seen::WorkloadGone, uid);

@@ -1,10 +1,10 @@
 //! The scenario of the report, played in the simulator and on a real API server: after each step both stand the same.
 
-mod common;
+mod mirror;
 
 use berth_sim::scenario::{Scenario, Statement};
 use berth_testbed::NodeSpec;
-use common::{Mirror, Operator, block_on, cluster, connect, install, standing};
+use mirror::{Mirror, Operator, block_on, cluster, connect, install, standing};
 
 #[test]
 fn the_report_stands_the_same_in_the_simulator_and_on_kubernetes() {
@@ -23,35 +23,37 @@ fn the_report_stands_the_same_in_the_simulator_and_on_kubernetes() {
 
 async fn play(client: &kube::Client, scenario: &Scenario) {
     let options = berth_sim::Options { policy: scenario.policy.clone(), ..Default::default() };
-    let mut mirror = Mirror::new(client, berth_sim::World::new(options), "");
+    let mut both = Mirror::new(client, berth_sim::World::new(options));
     let (mut since, mut met) = (0, 0);
     for line in &scenario.lines {
         let what = format!("line {}", line.number);
         match &line.statement {
             Statement::Nodes(nodes) => {
                 for node in nodes {
-                    mirror.sim.apply(berth_types::Change::NodeSet(node.clone())).expect("a node");
+                    both.sim.apply(berth_types::Change::NodeSet(node.clone())).expect("a node");
                 }
             }
-            Statement::Project(project) => mirror.project(project).await,
+            Statement::Project(project) => both.project(project).await,
             Statement::Submit(id, spec, work) => {
-                mirror.submit(*id, spec, *work).await;
-                mirror.agree(&what).await;
+                both.submit(*id, spec, *work).await;
+                both.agree(&what).await;
             }
             Statement::Delete(ids) => {
-                mirror.delete(ids).await;
-                mirror.agree(&what).await;
+                both.delete(ids).await;
+                both.agree(&what).await;
             }
             Statement::Wait(_) => {
-                let state = mirror.agree(&what).await;
+                let state = both.agree(&what).await;
                 eprintln!("{what}: {} workloads stand the same", standing(&state).expect("settled").len());
             }
             Statement::Title(title) => {
                 eprintln!("{title}");
-                since = mirror.sim.log().len();
+                since = both.sim.log().len();
             }
             Statement::Expect(expectation, text) => {
-                expectation.check(&mirror.sim, since).unwrap_or_else(|found| panic!("{what}: {text}; found {found}"));
+                expectation
+                    .check(&both.sim, since)
+                    .unwrap_or_else(|found| panic!("{what}: {text}; found {found}"));
                 met += 1;
             }
             Statement::Explain(_) => {}

@@ -6,17 +6,18 @@
 //! read again.
 
 use crate::{
-    ServerError, clock,
+    ServerError,
     feed::{Durable, Feed},
     platform::{Happened, Logged, News, Platform, Seen},
     release::{Pending, Reply},
+    samples::{self, Measured},
     tasks::Tasks,
 };
 use berth_api::{Code, Problem};
-use berth_store::{Answer, Batch, Json, NewEvent, Sample, Snapshot, Store, StoreError};
-use berth_types::{Place, Policy, Span, Time};
+use berth_store::{Answer, Batch, Json, NewEvent, Snapshot, Store, StoreError};
+use berth_types::{Policy, Span, Time};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
@@ -57,6 +58,8 @@ pub(crate) enum Message {
         reply: Reply,
     },
     Seen(Seen),
+    /// What the GPUs of this machine say of themselves.
+    Measured(Vec<Measured>),
     /// The store refused a batch of this epoch.
     Refused {
         epoch: u64,
@@ -79,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) epoch: AtomicU64,
     pub(crate) commands: AtomicU64,
     pub(crate) plans: AtomicU64,
+    /// Time comes in from outside.
+    pub(crate) clock: fn() -> Time,
 }
 
 impl Shared {
@@ -90,6 +95,10 @@ impl Shared {
     /// Where the platform stands; asked while it is read, since both change under the lock.
     pub(crate) fn stands(&self) -> Durable {
         Durable { seq: self.seq.load(Ordering::Acquire), epoch: self.epoch.load(Ordering::Acquire) }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        (self.clock)()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Platform> {
@@ -148,6 +157,8 @@ pub(crate) struct Controller {
     pub(crate) snapshot_seq: u64,
     pub(crate) snapshotting: bool,
     pub(crate) sampled: Time,
+    /// What the GPUs of this machine said last.
+    pub(crate) measured: Vec<Measured>,
     pub(crate) keys: Keys,
 }
 
@@ -202,7 +213,7 @@ impl Controller {
             .chain([self.sampled + SAMPLE_EVERY])
             .min()
             .expect("there is always a next sample");
-        let wait = Duration::from_millis(next.since(clock::now()).0);
+        let wait = Duration::from_millis(next.since(self.shared.now()).0);
         let mut messages = match self.messages.recv_timeout(wait) {
             Ok(message) => vec![message],
             Err(RecvTimeoutError::Timeout) => return Some(Vec::new()),
@@ -214,7 +225,7 @@ impl Controller {
 
     /// Lets everything happen that was asked for or seen, then plans, then hands all of it to the store.
     fn decide(&mut self, messages: Vec<Message>) {
-        self.now = self.now.max(clock::now());
+        self.now = self.now.max(self.shared.now());
         let now = self.now;
         let shared = Arc::clone(&self.shared);
         let mut platform = shared.write();
@@ -224,6 +235,11 @@ impl Controller {
                     self.on_command(&mut platform, command, key, reply)
                 }
                 Message::Seen(seen) => platform.on_seen(seen, now),
+                Message::Measured(measured) => {
+                    let devices = measured.iter().map(|gpu| gpu.utilisation).collect();
+                    platform.on_seen(Seen::Busy { devices }, now);
+                    self.measured = measured;
+                }
                 _ => unreachable!("the others are taken out before"),
             }
         }
@@ -342,34 +358,7 @@ impl Controller {
     }
 
     fn append_samples(&mut self, platform: &Platform) {
-        let mut values: BTreeMap<String, u64> = BTreeMap::new();
-        let mut add = |series: String, value: u64| *values.entry(series).or_default() += value;
-        let names: BTreeMap<_, _> = platform
-            .engine()
-            .projects()
-            .values()
-            .map(|project| (project.id, project.name.as_str()))
-            .collect();
-        for name in names.values() {
-            add(format!("gpus_allocated/{name}"), 0);
-        }
-        let (mut running, mut waiting) = (0, 0);
-        for workload in platform.engine().workloads() {
-            let gpus: u64 = workload.places().map(|place: &Place| place.gpus().0).sum();
-            match names.get(&workload.spec.project) {
-                Some(name) if gpus > 0 => add(format!("gpus_allocated/{name}"), gpus),
-                _ => {}
-            }
-            add("gpus_allocated".into(), gpus);
-            running += u64::from(workload.is_running());
-            waiting += u64::from(workload.is_queued());
-        }
-        let gpus: usize = platform.engine().nodes().values().map(|node| node.devices.len()).sum();
-        add("gpus".into(), gpus as u64 * 1_000_000);
-        add("workloads_running".into(), running * 1_000_000);
-        add("workloads_waiting".into(), waiting * 1_000_000);
-        let samples =
-            values.into_iter().map(|(series, value)| Sample { series, value: value as i64 }).collect();
+        let samples = samples::of(platform, &self.measured);
         // Nobody waits for a sample, and the next one comes soon.
         drop(self.store.append(Batch { at: self.now, samples, ..Batch::default() }));
     }

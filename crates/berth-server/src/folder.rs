@@ -5,7 +5,7 @@ use berth_api::RunningServer;
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -86,7 +86,10 @@ impl Folder {
 
     /// Makes the folder of a volume.
     pub(crate) fn make_volume(&self, name: &str) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(self.volumes().join(name))
+        let path = self.volumes().join(name);
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&path)?;
+        // Nobody gets this far but through a workload that mounts it, whoever that runs as.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777))
     }
 
     /// Puts the folder of a deleted volume away, so that a mistake can be mended by hand.

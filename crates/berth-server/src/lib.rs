@@ -25,8 +25,10 @@ mod names;
 mod platform;
 mod release;
 mod run;
+mod samples;
 mod tasks;
 
+pub use clock::now;
 pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;

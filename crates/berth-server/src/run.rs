@@ -3,7 +3,6 @@
 use crate::{
     Folder, ServerError,
     auth::{Door, TaskTokens},
-    clock,
     controller::{self, Controller, Message, Shared},
     feed::Feed,
     http,
@@ -56,6 +55,8 @@ pub struct Config {
     pub store: Settings,
     /// Who starts it.
     pub user: String,
+    /// The time by which it decides.
+    pub clock: fn() -> Time,
 }
 
 /// How a server is stopped.
@@ -108,7 +109,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     let address =
         listener.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
 
-    let mut agent = AgentConfig::new(folder.agent(), clock::now);
+    let mut agent = AgentConfig::new(folder.agent(), config.clock);
     agent.images = config.images.clone();
     if let Some(shim) = config.shim.clone() {
         agent.shim = shim;
@@ -126,11 +127,11 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         volumes: folder.volumes(),
         tokens: door.tasks(),
         report_url: format!("http://{address}/api/v1"),
-        uuids: gpus.into_iter().map(|gpu| gpu.uuid).collect(),
+        gpus: gpus.into(),
     };
     let nodes =
         if declared { config.nodes.clone() } else { vec![crate::declare::this_machine(&*host, &mut notes)] };
-    let now = clock::now();
+    let now = (config.clock)();
     set_up(&mut platform, nodes, &config.projects, now)?;
     let first = platform.take_news();
 
@@ -140,6 +141,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         epoch: AtomicU64::new(0),
         commands: AtomicU64::new(0),
         plans: AtomicU64::new(0),
+        clock: config.clock,
     });
     let feed = Arc::new(Feed::new(seq));
     let (messages, inbox) = mpsc::channel();
@@ -161,6 +163,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         snapshot_seq: start.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq),
         snapshotting: false,
         sampled: Time(0),
+        measured: Vec::new(),
         keys: Arc::clone(&keys),
     };
     controller.begin(first);
@@ -174,7 +177,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         thread("berth-facts", move || tasks::forward(facts, messages))?;
     }
     let (measure_stop, measure_stopped) = mpsc::channel();
-    if !tasks.uuids.is_empty() {
+    if !tasks.gpus.is_empty() {
         let messages = messages.clone();
         thread("berth-measure", move || tasks::measure(&*host, &measure_stopped, &messages))?;
     }

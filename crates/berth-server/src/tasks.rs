@@ -4,8 +4,9 @@ use crate::{
     auth::TaskTokens,
     controller::Message,
     platform::{self, Platform, Seen, TaskExit, TaskKey, TaskReport},
+    samples::Measured,
 };
-use berth_agent::{Exit, Fact, Granted, Host, Mount, Report, RuntimeKind, TaskId, TaskSpec, Wanted};
+use berth_agent::{Exit, Fact, Gpu, Granted, Host, Mount, Report, RuntimeKind, TaskId, TaskSpec, Wanted};
 use berth_api::RuntimeName;
 use berth_types::{Span, WorkloadId};
 use std::{
@@ -37,8 +38,8 @@ pub(crate) struct Tasks {
     pub(crate) tokens: TaskTokens,
     /// Where workloads report to.
     pub(crate) report_url: String,
-    /// Identities of the GPUs of this machine; none when nodes are declared.
-    pub(crate) uuids: Arc<[String]>,
+    /// The GPUs of this machine, as they were at the start; none when nodes are declared.
+    pub(crate) gpus: Arc<[Gpu]>,
 }
 
 impl Tasks {
@@ -79,9 +80,11 @@ impl Tasks {
         let node = nodes.get(&task.place.node)?;
         let devices = task.place.devices.iter().filter_map(|taken| {
             let device = node.devices.get(usize::from(taken.device))?;
+            let real = self.gpus.get(usize::from(taken.device));
             Some(Granted {
                 index: taken.device,
-                uuid: self.uuids.get(usize::from(taken.device)).cloned().unwrap_or_default(),
+                uuid: real.map(|gpu| gpu.uuid.clone()).unwrap_or_default(),
+                minor: real.and_then(|gpu| gpu.minor),
                 model: device.model.to_string(),
                 memory: device.memory,
                 share: taken.share,
@@ -114,11 +117,7 @@ impl Tasks {
             user: record.user.clone(),
             kind: platform::kind_text(request.kind).into(),
             node: node.name.clone(),
-            runtime: match request.runtime {
-                RuntimeName::Process => RuntimeKind::Process,
-                RuntimeName::Oci => RuntimeKind::Oci,
-                RuntimeName::Docker => RuntimeKind::Docker,
-            },
+            runtime: runtime(request.runtime),
             image: request.image.clone(),
             command: request.command.clone(),
             args: request.args.clone(),
@@ -132,7 +131,7 @@ impl Tasks {
             devices: devices.collect(),
             workers: record.tasks.len() as u32,
             hosts: record.tasks.values().map(|task| name_of(task.place.node)).collect(),
-            run_as: None,
+            run_as: request.run_as.as_deref().and_then(platform::user_ids),
             progress_pattern: request.progress_pattern.clone(),
             grace: Span::secs(request.grace_secs.unwrap_or(30)),
         })
@@ -142,6 +141,15 @@ impl Tasks {
 impl std::fmt::Debug for Tasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tasks").field("volumes", &self.volumes).finish_non_exhaustive()
+    }
+}
+
+/// By what the agent runs what was asked for.
+pub(crate) fn runtime(name: RuntimeName) -> RuntimeKind {
+    match name {
+        RuntimeName::Process => RuntimeKind::Process,
+        RuntimeName::Oci => RuntimeKind::Oci,
+        RuntimeName::Docker => RuntimeKind::Docker,
     }
 }
 
@@ -161,8 +169,10 @@ pub(crate) fn forward(facts: Receiver<Fact>, controller: Sender<Message>) {
 /// Looks at the GPUs of this machine again and again, until it is told to stop or the controller is gone.
 pub(crate) fn measure(host: &dyn Host, stop: &Receiver<()>, controller: &Sender<Message>) {
     while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(MEASURE_EVERY) {
-        let devices = host.devices().gpus.into_iter().map(|gpu| gpu.utilisation).collect();
-        if controller.send(Message::Seen(Seen::Busy { devices })).is_err() {
+        let gpus = host.devices().gpus.into_iter();
+        let measured =
+            gpus.map(|gpu| Measured { utilisation: gpu.utilisation, memory_used: gpu.memory_used });
+        if controller.send(Message::Measured(measured.collect())).is_err() {
             return;
         }
     }

@@ -110,6 +110,7 @@ fn only_loopback_is_listened_on() {
         policy: Default::default(),
         store: Default::default(),
         user: "ada".into(),
+        clock: berth_server::now,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let error = runtime.block_on(berth_server::run(config)).expect_err("others could reach it");

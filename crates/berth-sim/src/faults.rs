@@ -200,6 +200,18 @@ impl World {
         }
     }
 
+    /// A node goes, and the engine answers.
+    pub fn lose(&mut self, node: NodeId) {
+        self.lose_node(node);
+        self.settle();
+    }
+
+    /// A lost node comes back, and the engine answers.
+    pub fn restore(&mut self, node: NodeId) {
+        self.restore_node(node);
+        self.settle();
+    }
+
     /// Opens or closes a node for new work; a lost node comes back that way.
     pub(crate) fn set_condition(&mut self, id: NodeId, condition: NodeCondition) {
         if let Some(lost) = self.lost.get_mut(&id) {

@@ -1,7 +1,7 @@
 //! The description of a container for the engine.
 
 use super::{LABEL_FOLDER, LABEL_TASK, Worker};
-use crate::task_folder::Order;
+use crate::{account::Account, task_folder::Order};
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, ResourcesUlimits};
 use rustix::process::{Resource, getrlimit};
 use std::{collections::HashMap, fs};
@@ -11,22 +11,26 @@ const SHM_BYTES: i64 = 64 << 20;
 const FILES_MAX: u64 = 1 << 20;
 
 /// What is asked of the engine. Container paths were put into the launch when the task was looked at.
-pub(super) fn body(worker: &Worker, order: &Order) -> ContainerCreateBody {
+pub(super) fn body(worker: &Worker, order: &Order) -> Result<ContainerCreateBody, String> {
     let spec = &order.spec;
+    let account = spec.run_as.map(|(user, group)| Account::of(user, group)).transpose()?;
     let environment = order.launch.environment.iter().map(|(name, value)| format!("{name}={value}"));
     let labels = [(LABEL_FOLDER, worker.folder_id.clone()), (LABEL_TASK, spec.id.to_string())];
     let some = |words: &[String]| Some(words.to_vec()).filter(|words| !words.is_empty());
-    ContainerCreateBody {
+    Ok(ContainerCreateBody {
         image: Some(spec.image.clone()),
         entrypoint: some(&spec.command),
         cmd: some(&spec.args),
         env: Some(environment.chain([worker.mark(spec.id)]).collect()),
         working_dir: spec.working_dir.as_ref().map(|folder| folder.display().to_string()),
-        user: spec.run_as.map(|(user, group)| format!("{user}:{group}")),
+        user: account.as_ref().map(|account| format!("{}:{}", account.user, account.group)),
         labels: Some(labels.map(|(name, value)| (name.to_owned(), value)).into()),
-        host_config: Some(host(order)),
+        host_config: Some(HostConfig {
+            group_add: account.map(|account| account.groups.iter().map(u32::to_string).collect()),
+            ..host(order)
+        }),
         ..ContainerCreateBody::default()
-    }
+    })
 }
 
 fn host(order: &Order) -> HostConfig {

@@ -112,9 +112,10 @@ async fn begin(
     // From here on an engine may have it.
     let own = Process::own().map_err(|error| error.to_string())?;
     task.write_shim(own).map_err(|error| error.to_string())?;
+    let body = create::body(worker, order)?;
     for attempt in 0..2 {
         let options = CreateContainerOptionsBuilder::new().name(name).build();
-        let created = docker.create_container(Some(options), create::body(worker, order)).await;
+        let created = docker.create_container(Some(options), body.clone()).await;
         match created {
             Ok(_) => return Ok(()),
             // An agent before this one came so far.

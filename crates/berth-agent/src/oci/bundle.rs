@@ -1,9 +1,12 @@
 //! The description of a container for the runtime.
 
-use super::{Container, ImageConfig, USUAL_PATH};
-use crate::{TaskSpec, folder};
+use super::{
+    Container, ImageConfig, USUAL_PATH,
+    device_nodes::{self, DeviceNode},
+};
+use crate::{TaskSpec, account::Account, folder};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, os::unix::fs::chown, path::Path};
 
 /// What containers of Docker may do, too.
 const CAPABILITIES: [&str; 14] = [
@@ -33,7 +36,9 @@ pub(crate) fn write_bundle(
     root: &Path,
 ) -> Result<(), String> {
     let args = args(spec, image)?;
-    let (uid, gid) = user(spec, image, root)?;
+    let user = user(spec, image, root)?;
+    give_work(container, &user)?;
+    let devices = device_nodes::of_task(&spec.devices, &device_nodes::list(Path::new("/dev")))?;
     let working_dir = spec.working_dir.as_ref().map(|folder| folder.display().to_string());
     let working_dir = working_dir.or_else(|| image.working_dir.clone().filter(|folder| !folder.is_empty()));
     let config = json!({
@@ -44,8 +49,8 @@ pub(crate) fn write_bundle(
             "terminal": false,
             "cwd": working_dir.unwrap_or_else(|| "/".into()),
             "args": args,
-            "env": environment(container, image),
-            "user": { "uid": uid, "gid": gid },
+            "env": environment(container, image, &user),
+            "user": { "uid": user.user, "gid": user.group, "additionalGids": user.groups },
             "noNewPrivileges": true,
             "capabilities": {
                 "bounding": CAPABILITIES,
@@ -57,7 +62,8 @@ pub(crate) fn write_bundle(
         "linux": {
             // The network is the machine's, so that ports are what they are.
             "namespaces": [{ "type": "pid" }, { "type": "ipc" }, { "type": "uts" }, { "type": "mount" }],
-            "resources": resources(spec),
+            "devices": device_nodes::described(&devices),
+            "resources": resources(spec, &devices),
             "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/sys/firmware"],
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
         },
@@ -86,50 +92,81 @@ fn args(spec: &TaskSpec, image: &ImageConfig) -> Result<Vec<String>, String> {
     }
 }
 
-fn environment(container: &Container, image: &ImageConfig) -> Vec<String> {
-    let mut all =
-        BTreeMap::from([("PATH".to_owned(), USUAL_PATH.to_owned()), ("HOME".to_owned(), "/root".to_owned())]);
+fn environment(container: &Container, image: &ImageConfig, user: &Inhabitant) -> Vec<String> {
+    let own = [("PATH", USUAL_PATH), ("HOME", &user.home)];
+    let mut all: BTreeMap<String, String> =
+        own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let own = image.env.iter().flatten().filter_map(|text| text.split_once('='));
     all.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
     all.extend(container.environment.clone());
     all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// Who it runs as: who was asked for, else who the image names.
-fn user(spec: &TaskSpec, image: &ImageConfig, root: &Path) -> Result<(u32, u32), String> {
-    if let Some(asked) = spec.run_as {
-        return Ok(asked);
+/// Who a container runs as.
+#[derive(Debug, PartialEq, Eq)]
+struct Inhabitant {
+    user: u32,
+    group: u32,
+    /// Every other group whose files it may use.
+    groups: Vec<u32>,
+    home: String,
+}
+
+/// Who was asked for, with the groups it has on this machine; else who the image names, with the groups it has there.
+fn user(spec: &TaskSpec, image: &ImageConfig, root: &Path) -> Result<Inhabitant, String> {
+    let users = entries(root, "passwd");
+    let number = |fields: &[String], at: usize| fields.get(at).and_then(|text| text.parse::<u32>().ok());
+    let home = |uid: u32| {
+        let listed = users.iter().find(|fields| number(fields, 2) == Some(uid));
+        let home = listed.and_then(|fields| fields.get(5)).filter(|home| !home.is_empty()).cloned();
+        home.unwrap_or_else(|| if uid == 0 { "/root".into() } else { "/".into() })
+    };
+    if let Some((uid, gid)) = spec.run_as {
+        let Account { user, group, groups, .. } = Account::of(uid, gid)?;
+        return Ok(Inhabitant { user, group, groups, home: home(user) });
     }
     let text = image.user.as_deref().unwrap_or_default();
-    if text.is_empty() {
-        return Ok((0, 0));
-    }
     let (name, group) = text.split_once(':').unwrap_or((text, ""));
-    let entry = |file: &str, name: &str| -> Option<Vec<String>> {
-        // A link as the list of users would be read on this machine instead of in the image.
-        let path = root.join("etc").join(file);
-        let plain = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-        let text = fs::read_to_string(path).ok().filter(|_| plain)?;
-        let fields = |line: &str| line.split(':').map(ToOwned::to_owned).collect::<Vec<String>>();
-        text.lines().map(fields).find(|fields| fields.len() > 3 && (fields[0] == name || fields[2] == name))
-    };
+    let name = if name.is_empty() { "0" } else { name };
     let unknown = || format!("the image runs as `{text}`, and names no such user");
-    let listed = entry("passwd", name);
-    let number = |fields: &Vec<String>, at: usize| fields.get(at).and_then(|text| text.parse::<u32>().ok());
-    let uid = name
-        .parse()
-        .ok()
-        .or_else(|| listed.as_ref().and_then(|fields| number(fields, 2)))
-        .ok_or_else(unknown)?;
+    let listed = users.iter().find(|fields| fields[0] == name || fields[2] == name);
+    let uid =
+        name.parse().ok().or_else(|| listed.and_then(|fields| number(fields, 2))).ok_or_else(unknown)?;
+    let all = entries(root, "group");
     let gid = match group {
-        "" => listed.as_ref().and_then(|fields| number(fields, 3)).unwrap_or(0),
+        "" => listed.and_then(|fields| number(fields, 3)).unwrap_or(0),
         group => group
             .parse()
             .ok()
-            .or_else(|| entry("group", group).as_ref().and_then(|fields| number(fields, 2)))
+            .or_else(|| all.iter().find(|fields| fields[0] == group).and_then(|fields| number(fields, 2)))
             .ok_or_else(unknown)?,
     };
-    Ok((uid, gid))
+    // As Docker does: a group that was chosen is the only one.
+    let member = |fields: &&Vec<String>| {
+        let members = fields.get(3).map_or("", String::as_str);
+        group.is_empty() && listed.is_some_and(|listed| members.split(',').any(|member| member == listed[0]))
+    };
+    let groups =
+        all.iter().filter(member).filter_map(|fields| number(fields, 2)).filter(|other| *other != gid);
+    Ok(Inhabitant { user: uid, group: gid, groups: groups.collect(), home: home(uid) })
+}
+
+/// The lines of the image's list of users or groups.
+fn entries(root: &Path, file: &str) -> Vec<Vec<String>> {
+    // A link as the list of users would be read on this machine instead of in the image.
+    let path = root.join("etc").join(file);
+    let plain = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+    let text = fs::read_to_string(path).ok().filter(|_| plain).unwrap_or_default();
+    let fields = |line: &str| line.split(':').map(ToOwned::to_owned).collect::<Vec<String>>();
+    text.lines().map(fields).filter(|fields| fields.len() > 2).collect()
+}
+
+/// What Berth lends the container to write to is its own, also when the image and not the request says who that is.
+fn give_work(container: &Container, user: &Inhabitant) -> Result<(), String> {
+    container.lent.iter().try_for_each(|path| {
+        chown(path, Some(user.user), Some(user.group))
+            .map_err(|error| format!("{} could not be given to user {}: {error}", path.display(), user.user))
+    })
 }
 
 fn mounts(spec: &TaskSpec, container: &Container) -> Vec<Value> {
@@ -156,10 +193,10 @@ fn mounts(spec: &TaskSpec, container: &Container) -> Vec<Value> {
     all
 }
 
-fn resources(spec: &TaskSpec) -> Value {
+fn resources(spec: &TaskSpec, devices: &[DeviceNode]) -> Value {
     let mut resources = json!({
         "pids": { "limit": PROCESSES_MAX },
-        "devices": [{ "allow": false, "access": "rwm" }],
+        "devices": device_nodes::rules(devices),
     });
     if !spec.memory.is_zero() {
         resources["memory"] = json!({ "limit": spec.memory.0 });
@@ -206,17 +243,36 @@ mod tests {
     fn a_user_is_looked_up_in_the_image() {
         let scratch = Scratch::new();
         fs::create_dir(scratch.path().join("etc")).unwrap();
-        fs::write(scratch.path().join("etc/passwd"), "root:x:0:0::/:/bin/sh\njovyan:x:1000:100::/:/bin/sh\n")
-            .unwrap();
-        fs::write(scratch.path().join("etc/group"), "users:x:100:a\n").unwrap();
+        fs::write(
+            scratch.path().join("etc/passwd"),
+            "root:x:0:0::/root:/bin/sh\njovyan:x:1000:100::/home/jovyan:/bin/sh\n",
+        )
+        .unwrap();
+        fs::write(
+            scratch.path().join("etc/group"),
+            "users:x:100:a\ndocker:x:9:a,jovyan\nstaff:x:10:jovyan2\n",
+        )
+        .unwrap();
         let of = |text: &str| {
             let image = ImageConfig { user: Some(text.into()), ..ImageConfig::default() };
-            user(&spec(&[], &[]), &image, scratch.path())
+            let found = user(&spec(&[], &[]), &image, scratch.path())?;
+            Ok::<_, String>(format!("{}:{} {:?} {}", found.user, found.group, found.groups, found.home))
         };
-        assert_eq!(of(""), Ok((0, 0)));
-        assert_eq!(of("jovyan"), Ok((1000, 100)));
-        assert_eq!(of("1000"), Ok((1000, 100)));
-        assert_eq!(of("7:users"), Ok((7, 100)));
+        assert_eq!(of("").unwrap(), "0:0 [] /root");
+        assert_eq!(of("jovyan").unwrap(), "1000:100 [9] /home/jovyan");
+        assert_eq!(of("1000").unwrap(), "1000:100 [9] /home/jovyan");
+        assert_eq!(of("jovyan:users").unwrap(), "1000:100 [] /home/jovyan");
+        assert_eq!(of("7:users").unwrap(), "7:100 [] /");
         assert!(of("nobody-here").is_err());
+        assert!(of("7:no-such-group").is_err());
+    }
+
+    #[test]
+    fn who_is_asked_for_wins_over_who_the_image_names() {
+        let scratch = Scratch::new();
+        let image = ImageConfig { user: Some("jovyan".into()), ..ImageConfig::default() };
+        let spec = TaskSpec { run_as: Some((3_999_999_999, 7)), ..spec(&[], &[]) };
+        let found = user(&spec, &image, scratch.path()).unwrap();
+        assert_eq!((found.user, found.group, found.home.as_str()), (3_999_999_999, 7, "/"));
     }
 }

@@ -9,6 +9,7 @@
 
 mod archive;
 mod bundle;
+mod device_nodes;
 mod layer;
 
 pub(crate) use archive::unpacked;
@@ -43,6 +44,9 @@ pub(crate) struct Container {
     pub(crate) environment: BTreeMap<String, String>,
     /// What it sees of this machine.
     pub(crate) mounts: Vec<Mount>,
+    /// Of that, what is lent to it by Berth and belongs to whoever it runs as.
+    #[serde(default)]
+    pub(crate) lent: Vec<PathBuf>,
 }
 
 /// What an image says about how it wants to be run.
@@ -62,10 +66,7 @@ pub(crate) fn resolve(
     runs: Result<Runs, String>,
     context: &mut Context<'_>,
 ) -> Result<Launch, String> {
-    let image = match runs {
-        Ok(Runs::Entry(entry @ (ImageEntry::Root(_) | ImageEntry::Archive(_)))) => entry,
-        _ => by_path(&spec.image)?,
-    };
+    let image = entry(&spec.image, runs)?;
     let runtime = runtime().ok_or(
         "there is no container runtime on this machine: install `runc` with the system's package manager, or use the runtime \
          `process`",
@@ -83,6 +84,7 @@ pub(crate) fn resolve(
         bundle: bundle.clone(),
         environment,
         mounts,
+        lent: vec![folder.checkpoints(spec.id.workload), folder.signals(spec.id)],
     };
     let name = format!("berth-{}-{}", folder.id(), spec.id);
     let state = folder.root().join("containers");
@@ -104,6 +106,14 @@ pub(crate) fn resolve(
         container: Some(container),
         ..Launch::default()
     })
+}
+
+/// What a container of this image is made from. The text says that there is nothing.
+pub(crate) fn entry(image: &str, runs: Result<Runs, String>) -> Result<ImageEntry, String> {
+    match runs {
+        Ok(Runs::Entry(entry @ (ImageEntry::Root(_) | ImageEntry::Archive(_)))) => Ok(entry),
+        _ => by_path(image),
+    }
 }
 
 /// What every container gets, whoever makes it.

@@ -3,12 +3,15 @@
 #![allow(unsafe_code)]
 
 use crate::{
+    account::{self, Account},
     cgroup::{Group, Limits},
+    process::MEETING_WORK,
     task_folder::Order,
 };
 use rustix::{
+    process::{Gid, Uid},
     process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal},
-    thread::{UnshareFlags, unshare_unsafe},
+    thread::{UnshareFlags, set_thread_gid, set_thread_groups, set_thread_uid, unshare_unsafe},
 };
 use std::{
     io::{self, PipeReader, Write, pipe},
@@ -30,6 +33,9 @@ pub(super) fn spawn(order: &Order) -> Result<Running, String> {
     let [program, args @ ..] = &launch.argv[..] else {
         return Err("there is nothing to run".into());
     };
+    // Looked up here, where a slow directory service keeps nobody else waiting.
+    let account = launch.run_as.filter(|_| account::is_root());
+    let account = account.map(|(user, group)| Account::of(user, group)).transpose()?;
     // Limits must hold from the first instruction. To enter takes the kernel some 15 ms, so without limits it is done later.
     let limits = limits(order);
     let group = order.control_group.as_ref().filter(|_| limits.any()).and_then(|place| {
@@ -44,18 +50,17 @@ pub(super) fn spawn(order: &Order) -> Result<Running, String> {
     command
         .args(args)
         .env_clear()
+        .envs(account.iter().flat_map(|account| account.variables(MEETING_WORK)))
         .envs(&launch.environment)
         .current_dir(&launch.working_dir)
         .stdin(Stdio::null())
         .stdout(writer)
         .stderr(second)
         .process_group(0);
-    if let Some((user, group)) = launch.run_as {
-        command.uid(user).gid(group);
-    }
+    let identity = account.as_ref().map(Identity::of);
     let shim = getpid();
-    let prepare = move || in_child(shim, &mut doors);
-    // SAFETY: the shim has one thread, so no lock can be held by another at the fork, and what runs in the child are three
+    let prepare = move || in_child(shim, &mut doors, identity.as_ref());
+    // SAFETY: the shim has one thread, so no lock can be held by another at the fork, and what runs in the child are a few
     // system calls and writes of constants to files that were opened before.
     unsafe { command.pre_exec(prepare) };
     // A child that is not waited for through `Child` is reaped by the shim's loop, which reaps everything.
@@ -76,15 +81,35 @@ pub(super) fn limits(order: &Order) -> Limits {
     Limits { memory: order.spec.memory, cpu: order.spec.cpu }
 }
 
-fn in_child(shim: Pid, doors: &mut [std::fs::File]) -> io::Result<()> {
-    // Without the shim nobody could stop it, count its time or tell of its end.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    if getppid() != Some(shim) {
-        return Err(io::ErrorKind::BrokenPipe.into());
+/// An account as the kernel knows it.
+struct Identity {
+    user: Uid,
+    group: Gid,
+    groups: Vec<Gid>,
+}
+
+impl Identity {
+    fn of(account: &Account) -> Self {
+        let groups = account.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+        Self { user: Uid::from_raw(account.user), group: Gid::from_raw(account.group), groups }
     }
+}
+
+fn in_child(shim: Pid, doors: &mut [std::fs::File], identity: Option<&Identity>) -> io::Result<()> {
     for door in doors {
         // A process of real-time priority may not enter some groups; it runs without.
         let _ = door.write(b"0");
+    }
+    if let Some(Identity { user, group, groups }) = identity {
+        // The user last: whoever is not root may not choose its groups.
+        set_thread_groups(groups)?;
+        set_thread_gid(*group)?;
+        set_thread_uid(*user)?;
+    }
+    // After the change of user, which would clear it. Without the shim nobody could stop it, count its time or tell of its end.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() != Some(shim) {
+        return Err(io::ErrorKind::BrokenPipe.into());
     }
     Ok(())
 }
@@ -96,7 +121,10 @@ fn explain(error: &io::Error, program: &str, order: &Order) -> String {
     }
     match error.kind() {
         io::ErrorKind::NotFound => format!("there is no program `{program}` on this machine"),
-        io::ErrorKind::PermissionDenied => format!("`{program}` may not be executed: {error}"),
+        io::ErrorKind::PermissionDenied => match order.launch.run_as {
+            Some((user, _)) => format!("`{program}` may not be executed by user {user}: {error}"),
+            None => format!("`{program}` may not be executed: {error}"),
+        },
         _ => format!("`{program}` could not be started: {error}"),
     }
 }

@@ -75,6 +75,9 @@ fn overlay(lower: &[std::path::PathBuf], upper: &Path, work: &Path, target: &Pat
     for folder in [upper, work, target] {
         std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
+    // The root of the container is the root of this layer, and must be open to whoever it runs as.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(upper, open).map_err(|error| format!("{}: {error}", upper.display()))?;
     // The kernel reads the lowest layer last, and takes colons and commas as separators.
     let plain =
         |path: &Path| path.to_str().filter(|text| !text.contains([':', ',', '\\'])).map(ToOwned::to_owned);

@@ -40,6 +40,11 @@ impl Clock {
         self.format(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
+    /// Time in the machine's zone, with the day.
+    pub(crate) fn day_and_hour(&self, at: Timestamp) -> String {
+        self.format(at, "%b %d %H:%M")
+    }
+
     /// Time in the machine's zone.
     pub(crate) fn hour(&self, at: Timestamp) -> String {
         self.format(at, "%H:%M")

@@ -100,6 +100,7 @@ fn describe_request(request: &WorkloadRequest, page: &mut Page) {
     page.line("Image", &request.image);
     let command: Vec<&str> = request.command.iter().chain(&request.args).map(String::as_str).collect();
     page.line("Command", command.join(" "));
+    page.line("Runs as", request.run_as.clone().unwrap_or_default());
     page.line("CPU", request.cpu.map(|cpu| cpu.to_string()).unwrap_or_default());
     page.line("Memory", request.memory.map(|memory| memory.to_string()).unwrap_or_default());
     let read_only = |is: bool| if is { " (read only)" } else { "" };

@@ -129,6 +129,17 @@ pub(crate) struct SubmitArgs {
     /// Where the command starts
     #[arg(long, help_heading = "Process", value_name = "DIR")]
     pub(crate) working_dir: Option<String>,
+    /// Run it as you, with your user and group on this machine
+    #[arg(long, help_heading = "Process", conflicts_with_all = ["run_as", "run_as_uid"])]
+    pub(crate) run_as_user: bool,
+    /// Run it as this user, and group, of the machine
+    #[arg(long, help_heading = "Process", value_name = "USER[:GROUP]")]
+    pub(crate) run_as: Option<String>,
+    /// The same in two flags, as other releases write it
+    #[arg(long, hide = true, value_name = "UID", conflicts_with = "run_as")]
+    pub(crate) run_as_uid: Option<u32>,
+    #[arg(long, hide = true, value_name = "GID", requires = "run_as_uid")]
+    pub(crate) run_as_gid: Option<u32>,
     /// What runs it
     #[arg(long, help_heading = "Process", value_parser = PossibleValuesParser::new(["process", "oci", "docker"]))]
     pub(crate) runtime: Option<String>,

@@ -107,9 +107,21 @@ fn lower_process(arguments: &SubmitArgs, request: &mut WorkloadRequest) -> Resul
     }
     request.environment.extend(arguments.environment.iter().cloned());
     set(&mut request.working_dir, &arguments.working_dir);
+    set(&mut request.run_as, &run_as(arguments));
     request.local_image |= arguments.local_image;
     set(&mut request.progress_pattern, &arguments.progress_pattern);
     Ok(())
+}
+
+fn run_as(arguments: &SubmitArgs) -> Option<String> {
+    if arguments.run_as_user {
+        return Some(format!("{}:{}", rustix::process::getuid(), rustix::process::getgid()));
+    }
+    let by_number = arguments.run_as_uid.map(|uid| match arguments.run_as_gid {
+        Some(gid) => format!("{uid}:{gid}"),
+        None => uid.to_string(),
+    });
+    arguments.run_as.clone().or(by_number)
 }
 
 fn set<T: Clone>(field: &mut Option<T>, argument: &Option<T>) {

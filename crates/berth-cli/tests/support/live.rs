@@ -95,6 +95,12 @@ impl Server {
         child.wait().expect("it was started").code()
     }
 
+    /// Waits until it is gone after it was asked to end.
+    pub(crate) fn ended(&mut self) {
+        let status = self.child.take().expect("it runs").wait().expect("it was started");
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+
     /// Runs a command line that must succeed, and gives what it printed.
     pub(crate) fn run(&self, line: &str) -> String {
         let ran = self.home.run(line);

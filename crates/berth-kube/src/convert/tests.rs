@@ -105,7 +105,9 @@ fn a_node_is_used_only_as_its_project_allows() {
         json!({ "podTemplate": { "spec": { "hostPID": true } } }),
         json!({ "podTemplate": { "spec": { "volumes": [{ "name": "v", "hostPath": { "path": "/" } }] } } }),
         container(json!({ "privileged": true })),
-        container(json!({ "capabilities": { "add": ["SYS_ADMIN"] } })),
+        container(json!({ "capabilities": { "add": ["CHOWN", "SYS_ADMIN"] } })),
+        container(json!({ "seccompProfile": { "type": "Unconfined" } })),
+        json!({ "podTemplate": { "spec": { "securityContext": { "sysctls": [{ "name": "kernel.shmmax", "value": "1" }] } } } }),
     ] {
         assert_eq!(verdict(&spec, &network), Err("PrivilegedNotAllowed"), "{spec}");
         assert_eq!(verdict(&spec, &all), Ok(()), "{spec}");
@@ -117,6 +119,7 @@ fn a_node_is_used_only_as_its_project_allows() {
         assert_eq!(verdict(&spec, &network), Ok(()), "{spec}");
     }
     assert_eq!(verdict(&json!({ "gpus": 1 }), &none), Ok(()));
+    assert_eq!(verdict(&container(json!({ "capabilities": { "add": ["CHOWN"] } })), &none), Ok(()));
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod operator;
 mod roles;
 mod yaml;
 
-pub use roles::{operator_rules, researcher_rules};
+pub use roles::{operator_rules, own_rules, researcher_rules};
 #[cfg(test)]
 pub(crate) use yaml::fresh;
 pub use yaml::yaml;

@@ -71,6 +71,11 @@ pub fn operator_rules() -> Vec<Value> {
     all
 }
 
+/// What the operator may do in its own namespace, as rules of a role.
+pub fn own_rules() -> Vec<Value> {
+    rules(&OWN_RULES)
+}
+
 /// What members of a project may do in its namespaces, as rules of a cluster role.
 pub fn researcher_rules() -> Vec<Value> {
     rules(&RESEARCHER_RULES)
@@ -95,7 +100,7 @@ pub(super) fn objects(settings: &Settings) -> Vec<Value> {
             "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": everywhere,
             "roleRef": reference("ClusterRole"), "subjects": subject,
         }),
-        json!({ "apiVersion": rbac, "kind": "Role", "metadata": inside, "rules": rules(&OWN_RULES) }),
+        json!({ "apiVersion": rbac, "kind": "Role", "metadata": inside, "rules": own_rules() }),
         json!({
             "apiVersion": rbac, "kind": "RoleBinding", "metadata": inside,
             "roleRef": reference("Role"), "subjects": subject,

@@ -161,7 +161,13 @@ pub fn pod(run: &Run<'_>, rank: u32) -> Result<Pod, Refusal> {
     if pod.containers.is_empty() {
         pod.containers.push(Container { name: MAIN_CONTAINER.into(), ..Container::default() });
     }
-    let mut labels = given.labels.unwrap_or_default();
+    // What is said in our name is said by us alone.
+    let not_ours = |given: Option<BTreeMap<String, String>>| {
+        let mut given = given.unwrap_or_default();
+        given.retain(|key, _| !key.starts_with(names::GROUP));
+        given
+    };
+    let mut labels = not_ours(given.labels);
     labels.extend(run.labels(rank));
     if let Some(preemptible) = spec.preemptible {
         labels.insert(names::PREEMPTIBLE.into(), preemptible.to_string());
@@ -169,7 +175,7 @@ pub fn pod(run: &Run<'_>, rank: u32) -> Result<Pod, Refusal> {
     if let Some(priority) = &spec.priority {
         labels.insert(names::PRIORITY.into(), priority.text().into_owned());
     }
-    let mut annotations = given.annotations.unwrap_or_default();
+    let mut annotations = not_ours(given.annotations);
     annotations.extend(spec.user.iter().map(|user| (names::USER.to_owned(), user.clone())));
 
     fill_main(&mut pod.containers[0], run, seat);
@@ -206,7 +212,6 @@ pub fn pod(run: &Run<'_>, rank: u32) -> Result<Pod, Refusal> {
         labels: Some(labels),
         annotations: (!annotations.is_empty()).then_some(annotations),
         owner_references: owner(workload).map(|owner| vec![owner]),
-        finalizers: given.finalizers,
         ..ObjectMeta::default()
     };
     Ok(Pod { metadata, spec: Some(pod), status: None })

@@ -138,7 +138,7 @@ fn a_template_fills_what_the_workload_leaves_open_and_its_own_variables_win() {
     let spec = json!({
         "env": [{ "name": "RANK", "value": "mine" }, { "name": "TOKEN", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }],
         "podTemplate": {
-            "metadata": { "labels": { "team": "vision", names::PROJECT: "another" } },
+            "metadata": { "labels": { "team": "vision", names::PROJECT: "another", names::GROUP_NAME: "theirs" } },
             "spec": {
                 "tolerations": [{ "key": "spot", "operator": "Exists" }],
                 "containers": [

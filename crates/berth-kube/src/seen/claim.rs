@@ -57,7 +57,11 @@ impl ClaimSeen {
             let taken = ours.map(|result| Taken {
                 node: result.pool.as_str().into(),
                 device: result.device.as_str().into(),
-                share: result.consumed_capacity.get(names::CAPACITY_SHARE).and_then(|text| share(text)).unwrap_or(Share::WHOLE),
+                share: result
+                    .consumed_capacity
+                    .get(names::CAPACITY_SHARE)
+                    .and_then(|text| share(text))
+                    .unwrap_or(Share::WHOLE),
             });
             taken.collect()
         });
@@ -80,7 +84,9 @@ fn share(text: &str) -> Option<Share> {
 }
 
 fn asked(claim: &ClaimObject) -> Result<ClaimAsk, Refusal> {
-    let refuse = |what: String| Err(Refusal::new("UnsupportedClaim", format!("claim {}: {what}", claim.metadata.name)));
+    let refuse = |what: String| {
+        Err(Refusal::new("UnsupportedClaim", format!("claim {}: {what}", claim.metadata.name)))
+    };
     let [request] = claim.spec.devices.requests.as_slice() else {
         return refuse("it has several requests; Berth allocates claims of one request".into());
     };
@@ -91,7 +97,9 @@ fn asked(claim: &ClaimObject) -> Result<ClaimAsk, Refusal> {
         return refuse("it has constraints between devices, which Berth does not know".into());
     }
     if exactly.admin_access || exactly.allocation_mode == "All" {
-        return refuse("it asks for all devices or for administrative access, which quota cannot hold".into());
+        return refuse(
+            "it asks for all devices or for administrative access, which quota cannot hold".into(),
+        );
     }
     let models = match models(exactly.selectors.iter().map(|selector| selector.cel.expression.as_str())) {
         Ok(models) => models,
@@ -113,7 +121,11 @@ fn asked(claim: &ClaimObject) -> Result<ClaimAsk, Refusal> {
         (Some(text), _) => match share(text) {
             Some(Share::WHOLE) => GpuRequest::Whole(devices),
             Some(share) => GpuRequest::Fraction { share, devices },
-            None => return refuse(format!("a share of {text} is not between 1 and 1000000, which is a whole device")),
+            None => {
+                return refuse(format!(
+                    "a share of {text} is not between 1 and 1000000, which is a whole device"
+                ));
+            }
         },
         (None, Some(text)) => match quantity::bytes(text).ok().and_then(|bytes| NonZeroU64::new(bytes.0)) {
             Some(bytes) => GpuRequest::Memory { bytes, devices },

@@ -32,8 +32,11 @@ impl NodesFor {
         tolerations: &[Toleration],
         disk: u64,
     ) -> Self {
-        let mut tolerations: Vec<_> =
-            tolerations.iter().filter(|toleration| !USUAL.contains(&toleration.key.as_str())).cloned().collect();
+        let mut tolerations: Vec<_> = tolerations
+            .iter()
+            .filter(|toleration| !USUAL.contains(&toleration.key.as_str()))
+            .cloned()
+            .collect();
         tolerations.sort_unstable();
         tolerations.dedup();
         Self { labels: labels.clone(), terms, tolerations, disk }
@@ -42,9 +45,10 @@ impl NodesFor {
     /// Whether a node is one of them.
     pub(crate) fn accept(&self, node: &NodeTraits) -> bool {
         self.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-            && self.terms.as_ref().is_none_or(|terms| {
-                terms.node_selector_terms.iter().any(|term| term_accepts(term, node))
-            })
+            && self
+                .terms
+                .as_ref()
+                .is_none_or(|terms| terms.node_selector_terms.iter().any(|term| term_accepts(term, node)))
             && node.taints.iter().all(|taint| {
                 !bars(taint) || self.tolerations.iter().any(|toleration| tolerates(toleration, taint))
             })
@@ -144,8 +148,12 @@ mod tests {
         assert!(NodesFor::default().accept(&untainted()));
         assert!(!NodesFor::default().accept(&node()));
         let tolerate = |key: &str, operator: &str, value: &str| {
-            let toleration =
-                Toleration { key: key.into(), operator: operator.into(), value: value.into(), effect: "".into() };
+            let toleration = Toleration {
+                key: key.into(),
+                operator: operator.into(),
+                value: value.into(),
+                effect: "".into(),
+            };
             NodesFor::new(&Texts::new(), None, &[toleration], 0).accept(&node())
         };
         assert!(tolerate("team", "Equal", "vision"));
@@ -158,7 +166,8 @@ mod tests {
 
     #[test]
     fn what_every_pod_tolerates_makes_no_demand_of_its_own() {
-        let usual = USUAL.map(|key| Toleration { key: key.into(), operator: "Exists".into(), ..Default::default() });
+        let usual =
+            USUAL.map(|key| Toleration { key: key.into(), operator: "Exists".into(), ..Default::default() });
         assert_eq!(NodesFor::new(&Texts::new(), None, &usual, 0), NodesFor::default());
     }
 }

@@ -21,7 +21,8 @@ const GROUPS: [(&str, &str); 3] = [
 const ENDLESS: [&str; 3] = ["ReplicaSet", "ReplicationController", "StatefulSet"];
 
 /// How the reasons begin with which a node refuses a Pod that was bound to it.
-const TURNED_AWAY: [&str; 5] = ["OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodeShutdown", "TopologyAffinityError"];
+const TURNED_AWAY: [&str; 5] =
+    ["OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodeShutdown", "TopologyAffinityError"];
 
 /// A Pod, as far as it matters where something runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,19 +117,26 @@ impl PodSeen {
             }
         };
         let affinity = spec.affinity.as_ref();
-        let required = |of: Option<&super::objects::PodAffinity>| of.is_some_and(|of| !of.required.is_empty());
+        let required =
+            |of: Option<&super::objects::PodAffinity>| of.is_some_and(|of| !of.required.is_empty());
         if required(affinity.and_then(|affinity| affinity.pod_affinity.as_ref()))
             || required(affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()))
         {
             refuse("UnsupportedConstraint", "Berth does not know required affinity between Pods; name a group, or a topology on a Workload".into());
         }
         if spec.topology_spread_constraints.iter().any(|one| one.when_unsatisfiable != "ScheduleAnyway") {
-            refuse("UnsupportedConstraint", "Berth does not know spread constraints that must hold; use ScheduleAnyway".into());
+            refuse(
+                "UnsupportedConstraint",
+                "Berth does not know spread constraints that must hold; use ScheduleAnyway".into(),
+            );
         }
         let gpus = match claims(&spec, &status.resource_claim_statuses, &meta.namespace) {
             Ok(None) => asked.gpus.map_or(PodGpus::None, PodGpus::Counted),
             Ok(Some(_)) if asked.gpus.is_some() => {
-                refuse("UnsupportedClaim", format!("it asks for {} and by a claim; one of them is enough", names::COUNTED_GPU));
+                refuse(
+                    "UnsupportedClaim",
+                    format!("it asks for {} and by a claim; one of them is enough", names::COUNTED_GPU),
+                );
                 PodGpus::None
             }
             Ok(Some(gpus)) => gpus,
@@ -144,7 +152,10 @@ impl PodSeen {
             Some("distributed") => Kind::Distributed,
             Some("inference") => Kind::Inference,
             Some(other) => {
-                refuse("UnknownKind", format!("{} is {other}; it is train, interactive, distributed or inference", names::KIND));
+                refuse(
+                    "UnknownKind",
+                    format!("{} is {other}; it is train, interactive, distributed or inference", names::KIND),
+                );
                 Kind::Train
             }
         };
@@ -219,7 +230,9 @@ fn member(
     let text = |name: &str| meta.labels.get(name).or_else(|| meta.annotations.get(name));
     let number = |name: &str| text(name).and_then(|text| text.parse::<u32>().ok());
     let owner = meta.owner_references.iter().find(|owner| owner.controller);
-    if let Some(owner) = owner.filter(|owner| owner.kind == "Workload" && meta.labels.contains_key(names::WORKLOAD)) {
+    if let Some(owner) =
+        owner.filter(|owner| owner.kind == "Workload" && meta.labels.contains_key(names::WORKLOAD))
+    {
         let (rank, run) = (number(names::RANK).unwrap_or(0), number(names::RUN).unwrap_or(0));
         return Member::Workload { uid: owner.uid.as_str().into(), rank, run };
     }
@@ -231,7 +244,10 @@ fn member(
         match number(size).filter(|size| *size > 0) {
             Some(min) => return Member::Group { name: name.as_str().into(), min },
             None => {
-                refuse("UnsizedGroup", format!("it names a group by {group}; {size} must say how many Pods start together"));
+                refuse(
+                    "UnsizedGroup",
+                    format!("it names a group by {group}; {size} must say how many Pods start together"),
+                );
                 return Member::Alone;
             }
         }
@@ -297,7 +313,8 @@ fn asked(spec: &PodSpec) -> Result<Asked, String> {
     }
     let overhead = amounts(&spec.overhead)?;
     let sum = together.max(before).plus(overhead);
-    let gpus = u8::try_from(sum.gpus).map_err(|_| format!("{} of {} on one node", sum.gpus, names::COUNTED_GPU))?;
+    let gpus =
+        u8::try_from(sum.gpus).map_err(|_| format!("{} of {} on one node", sum.gpus, names::COUNTED_GPU))?;
     Ok(Asked {
         cpu: Cpu(sum.cpu.min(Cpu::MAX.0)),
         memory: Bytes(sum.memory.min(Bytes::MAX.0)),
@@ -342,7 +359,9 @@ fn claims(
         [claim] => claim,
         _ => return Err("it has several claims; Berth allocates one for each Pod".into()),
     };
-    let made = || made.iter().find(|made| made.name == claim.name).and_then(|made| made.resource_claim_name.as_deref());
+    let made = || {
+        made.iter().find(|made| made.name == claim.name).and_then(|made| made.resource_claim_name.as_deref())
+    };
     let name = match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
         (Some(name), _) => Some(name.as_str()),
         _ => made(),

@@ -11,8 +11,8 @@ use crate::{
     },
 };
 use berth_types::{
-    AfterStop, DeviceShare, GpuRequest, Kind, Name, Phase, Place, Request, Selector, Span,
-    Spread, Task, Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec,
+    AfterStop, DeviceShare, GpuRequest, Kind, Name, Phase, Place, Request, Selector, Span, Spread, Task,
+    Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::{
@@ -147,7 +147,9 @@ impl World {
             rank.gone = true;
         }
         // Whatever the owner makes in its stead waits where this one would.
-        if let Some(owner) = pod.owner.as_ref().filter(|_| group.evicted.is_some() && group.key == GroupKey::Pod(uid.clone())) {
+        if let Some(owner) =
+            pod.owner.as_ref().filter(|_| group.evicted.is_some() && group.key == GroupKey::Pod(uid.clone()))
+        {
             let vacancy = Vacancy { submitted: group.submitted, evicted: group.evicted };
             self.vacancies.entry(owner.clone()).or_default().push_back(vacancy);
         }
@@ -240,13 +242,15 @@ impl World {
     fn wanted_workload(&mut self, id: WorkloadId) -> Result<Wanted, Refusal> {
         let group = &self.groups[&id];
         let Some(workload) = group.workload.clone() else { return Ok(Wanted::Over) };
-        let finished = workload.status.as_ref().is_some_and(|status| status.phase.is_some_and(api::WorkloadPhase::is_final));
+        let written = workload.status.as_ref().and_then(|status| status.phase);
+        let finished = group.said.is_over() || written.is_some_and(api::WorkloadPhase::is_final);
         if finished || workload.metadata.deletion_timestamp.is_some() || workload.spec.suspend {
             return Ok(Wanted::Over);
         }
         let (project, owner) = self.owners.project_of(&group.namespace)?;
         guard::permitted(&workload, &owner.spec)?;
-        let mut spec = convert::workload_spec(&workload, project, workload.spec.user.as_deref().unwrap_or(""))?;
+        let mut spec =
+            convert::workload_spec(&workload, project, workload.spec.user.as_deref().unwrap_or(""))?;
         // Failures are counted here, where they can be waited out.
         spec.retry_limit = 0;
         if matches!(spec.request.gpu, GpuRequest::Fraction { .. } | GpuRequest::Memory { .. }) {
@@ -260,7 +264,8 @@ impl World {
 
     fn wanted_pods(&mut self, id: WorkloadId) -> Result<Wanted, Refusal> {
         let group = &self.groups[&id];
-        let mut pods: Vec<Arc<PodSeen>> = group.pods.iter().filter_map(|uid| self.pods.get(uid)).cloned().collect();
+        let mut pods: Vec<Arc<PodSeen>> =
+            group.pods.iter().filter_map(|uid| self.pods.get(uid)).cloned().collect();
         pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
         let bound = pods.iter().any(|pod| pod.node.is_some() && !pod.is_over());
         pods.retain(|pod| !pod.is_over() && (pod.node.is_some() || !pod.leaving));
@@ -273,7 +278,10 @@ impl World {
         }
         let min = match &group.key {
             GroupKey::Native(key) => *self.native.get(key).ok_or_else(|| {
-                Refusal::new("NoGroup", format!("there is no PodGroup {} that says how many Pods start together", key.name))
+                Refusal::new(
+                    "NoGroup",
+                    format!("there is no PodGroup {} that says how many Pods start together", key.name),
+                )
             })?,
             GroupKey::Named(_) => pods.iter().map(|pod| group_min(pod)).max().unwrap_or(1),
             _ => 1,
@@ -296,11 +304,16 @@ impl World {
         let mut selector = Selector::default();
         match first.gpus {
             PodGpus::Counted(_) => demand(&mut selector, nodes::DEVICES_LABEL, nodes::COUNTED.into()),
-            PodGpus::Claimed(_) | PodGpus::Unmade => demand(&mut selector, nodes::DEVICES_LABEL, nodes::PUBLISHED.into()),
+            PodGpus::Claimed(_) | PodGpus::Unmade => {
+                demand(&mut selector, nodes::DEVICES_LABEL, nodes::PUBLISHED.into())
+            }
             PodGpus::None => {}
         }
         if pods.iter().any(|pod| pod.nodes_for != first.nodes_for) {
-            return Err(Refusal::new("MixedGroup", "its Pods demand different nodes; those that start together must demand the same"));
+            return Err(Refusal::new(
+                "MixedGroup",
+                "its Pods demand different nodes; those that start together must demand the same",
+            ));
         }
         let label = self.hold_demand(id, &first.nodes_for);
         demand(&mut selector, &label, nodes::yes());
@@ -341,11 +354,17 @@ impl World {
                 PodGpus::None => (GpuRequest::None, BTreeSet::new()),
                 PodGpus::Counted(count) => (GpuRequest::Whole(*count), BTreeSet::new()),
                 PodGpus::Unmade => {
-                    return Err(Refusal::new("ClaimMissing", format!("the claim of Pod {} is yet to be made", pod.key.name)));
+                    return Err(Refusal::new(
+                        "ClaimMissing",
+                        format!("the claim of Pod {} is yet to be made", pod.key.name),
+                    ));
                 }
                 PodGpus::Claimed(key) => {
                     let claim = self.claims.get(key).ok_or_else(|| {
-                        Refusal::new("ClaimMissing", format!("there is no claim {} of class {}", key.name, crate::names::DEVICE_CLASS))
+                        Refusal::new(
+                            "ClaimMissing",
+                            format!("there is no claim {} of class {}", key.name, crate::names::DEVICE_CLASS),
+                        )
                     })?;
                     let asked = claim.asked.clone()?;
                     (asked.gpu, asked.models)
@@ -358,7 +377,10 @@ impl World {
                     Request { cpu: known.cpu.max(own.cpu), memory: known.memory.max(own.memory), ..known }
                 }
                 Some(_) => {
-                    return Err(Refusal::new("MixedGroup", "its Pods ask for different GPUs; those that start together must ask for the same"));
+                    return Err(Refusal::new(
+                        "MixedGroup",
+                        "its Pods ask for different GPUs; those that start together must ask for the same",
+                    ));
                 }
             });
         }
@@ -401,10 +423,14 @@ impl World {
         };
         let mut workload = Workload::submitted(id, spec, pod.created);
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
-        group.ranks = BTreeMap::from([(0, Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: false })]);
+        group.ranks = BTreeMap::from([(
+            0,
+            Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: false },
+        )]);
         let tasks = vec![Task { place, extra: false }];
         let since = pod.started.unwrap_or(pod.created);
-        workload.phase = Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
+        workload.phase =
+            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
         Wanted::There(Box::new(workload))
     }
 
@@ -433,7 +459,9 @@ impl World {
         group.run = group.run.max(run.unwrap_or(1));
         group.ranks = pods
             .iter()
-            .map(|(rank, pod)| (*rank, Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: pod.leaving }))
+            .map(|(rank, pod)| {
+                (*rank, Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: pod.leaving })
+            })
             .collect();
         let min = workload.spec.tasks.min();
         let base = places.iter().filter(|place| place.rank < min).count();
@@ -456,14 +484,19 @@ impl World {
             .pods
             .iter()
             .filter_map(|uid| self.pods.get(uid))
-            .filter(|pod| pod.node.is_some() && !pod.is_over())
+            // A Pod on a node that is gone is gone with it, whatever its object says.
+            .filter(|pod| {
+                pod.node.as_ref().is_some_and(|node| self.node_id(node).is_some()) && !pod.is_over()
+            })
             .collect();
         pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
         let last_run = pods.iter().filter_map(|pod| run_of(pod)).max();
         let mut ranked = BTreeMap::new();
         for pod in pods {
             match pod.member {
-                Member::Workload { rank, run, .. } if Some(run) == last_run => ranked.insert(rank, Arc::clone(pod)),
+                Member::Workload { rank, run, .. } if Some(run) == last_run => {
+                    ranked.insert(rank, Arc::clone(pod))
+                }
                 Member::Workload { .. } => continue,
                 _ => ranked.insert(ranked.len() as u32, Arc::clone(pod)),
             };
@@ -477,13 +510,7 @@ impl World {
     }
 
     /// The place of a Pod that is on a node already.
-    fn place_of(
-        &mut self,
-        rank: u32,
-        pod: &PodSeen,
-        request: &Request,
-        besides: &[Place],
-    ) -> Option<Place> {
+    fn place_of(&mut self, rank: u32, pod: &PodSeen, request: &Request, besides: &[Place]) -> Option<Place> {
         let node = pod.node.as_ref()?;
         let id = self.node_id(node)?;
         let devices = match &pod.gpus {

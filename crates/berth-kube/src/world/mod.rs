@@ -14,7 +14,6 @@ mod settle;
 mod start;
 mod status;
 
-
 pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingPod};
 
 use crate::seen::{
@@ -42,7 +41,10 @@ pub(crate) enum Seen {
     PodGone(Text),
     Claim(Box<ClaimSeen>),
     ClaimGone(Key),
-    NativeGroup { key: Key, min: u32 },
+    NativeGroup {
+        key: Key,
+        min: u32,
+    },
     NativeGroupGone(Key),
     Department(Arc<crate::api::Department>),
     DepartmentGone(Text),
@@ -53,9 +55,17 @@ pub(crate) enum Seen {
     Workload(Arc<crate::api::Workload>),
     WorkloadGone(Text),
     /// A start was carried out, or was not.
-    Started { workload: WorkloadId, run: u32, result: Result<(), StartFailure> },
+    Started {
+        workload: WorkloadId,
+        run: u32,
+        result: Result<(), StartFailure>,
+    },
     /// An eviction was refused; the Pod goes on.
-    NotEvicted { workload: WorkloadId, pod: Text, message: String },
+    NotEvicted {
+        workload: WorkloadId,
+        pod: Text,
+        message: String,
+    },
 }
 
 /// Why a start was not carried out.
@@ -74,9 +84,18 @@ pub(crate) enum Effect {
     /// What a project needs in the cluster.
     Tenancy(Arc<crate::api::Project>),
     /// Words about a Pod that waits.
-    Explain { pod: Key, uid: Text, reason: &'static str, message: String },
+    Explain {
+        pod: Key,
+        uid: Text,
+        reason: &'static str,
+        message: String,
+    },
     /// The state of a Workload.
-    Status { workload: Key, uid: Text, status: Box<crate::api::WorkloadStatus> },
+    Status {
+        workload: Key,
+        uid: Text,
+        status: Box<crate::api::WorkloadStatus>,
+    },
 }
 
 /// Settings that are not the engine's.
@@ -93,13 +112,15 @@ pub(crate) struct World {
     next_id: u64,
     nodes: BTreeMap<Text, nodes::NodeEntry>,
     node_names: HashMap<berth_types::NodeId, Text>,
+    /// Numbers of nodes by name, those that went included.
+    node_ids: HashMap<Text, berth_types::NodeId>,
     demands: nodes::Demands,
     pools: BTreeMap<Text, Arc<crate::api::NodePool>>,
-    owners: owners::Owners,
+    pub(crate) owners: owners::Owners,
     claims: HashMap<Key, ClaimSeen>,
     native: HashMap<Key, u32>,
-    pods: HashMap<Text, Arc<PodSeen>>,
-    groups: BTreeMap<WorkloadId, Group>,
+    pub(crate) pods: HashMap<Text, Arc<PodSeen>>,
+    pub(crate) groups: BTreeMap<WorkloadId, Group>,
     by_key: HashMap<GroupKey, WorkloadId>,
     /// Claims, by the group whose Pod waits for them.
     claim_users: HashMap<Key, WorkloadId>,
@@ -113,6 +134,8 @@ pub(crate) struct World {
     due: BTreeSet<(Time, WorkloadId)>,
     wake: Option<Time>,
     effects: Vec<Effect>,
+    /// Another process decides; what is there is what was decided.
+    looks_on: bool,
 }
 
 /// A place in the queue.
@@ -130,6 +153,7 @@ impl World {
             next_id: 1,
             nodes: BTreeMap::new(),
             node_names: HashMap::new(),
+            node_ids: HashMap::new(),
             demands: nodes::Demands::default(),
             pools: BTreeMap::new(),
             owners: owners::Owners::default(),
@@ -145,6 +169,7 @@ impl World {
             due: BTreeSet::new(),
             wake: None,
             effects: Vec::new(),
+            looks_on: false,
         };
         world.meet_strangers();
         world
@@ -164,13 +189,21 @@ impl World {
     /// Takes everything there is, and decides nothing.
     pub(crate) fn see(&mut self, now: Time, mut seen: Vec<Seen>) -> State {
         seen.sort_by_cached_key(first_look_order);
+        self.observe(now, seen);
+        self.engine.state()
+    }
+
+    /// Takes what was seen, and decides nothing: for whoever looks on while another process decides.
+    pub(crate) fn observe(&mut self, now: Time, seen: impl IntoIterator<Item = Seen>) {
+        self.looks_on = true;
         self.now = now;
         for one in seen {
             self.take(one);
         }
         self.tell_owners();
         self.settle();
-        self.engine.state()
+        // What another process should do is its own business.
+        self.effects.clear();
     }
 
     /// Takes what was seen, decides, and says what is to be done.
@@ -279,7 +312,10 @@ impl World {
             Action::Grow { places, .. } => self.order_start(id, places, true),
             Action::Hold { places, .. } | Action::Move { places, .. } => self.note_tenant(id, places),
             Action::Evict { winner, rule, .. } => self.on_evicted(id, Some(*winner), *rule),
-            Action::Shrink { .. } | Action::Stop { .. } | Action::Reserve { .. } | Action::Unreserve { .. } => {}
+            Action::Shrink { .. }
+            | Action::Stop { .. }
+            | Action::Reserve { .. }
+            | Action::Unreserve { .. } => {}
         }
         if let Action::Move { winner: Some(winner), .. } = action {
             self.on_evicted(id, Some(*winner), berth_types::EvictRule::Preemption);

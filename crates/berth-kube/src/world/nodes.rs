@@ -1,17 +1,17 @@
 //! Nodes: what the engine knows of them, made from Nodes, the devices that drivers publish, and pools.
 
-use super::{STRANGERS, World};
+use super::{Effect, EvictOrder, STRANGERS, World};
 use crate::{
     pods::{ClaimedGpu, NodeGpus, SeatNode},
     seen::{
-    Text,
-    node::{NodeSeen, PublishedDevice, SliceSeen},
-    nodes_for::{NodeTraits, NodesFor},
-},
+        Text,
+        node::{NodeSeen, PublishedDevice, SliceSeen},
+        nodes_for::{NodeTraits, NodesFor},
+    },
 };
 use berth_types::{
-    Bytes, Change, Device, DeviceShare, Name, Node, NodeCondition, NodeId, POOL_LABEL, Phase, Place, Project, Share,
-    TaskOutcome, WorkloadId,
+    Bytes, Change, Device, DeviceShare, Name, Node, NodeCondition, NodeId, POOL_LABEL, Phase, Place, Project,
+    Share, Span, TaskOutcome, WorkloadId,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,6 +118,7 @@ impl World {
         let id = entry.id;
         for group in entry.tenants.clone() {
             self.lose_tasks(group, id);
+            self.clear_away(group, name);
         }
         if self.nodes[name].told.is_some() {
             self.must(&Change::NodeRemoved(id));
@@ -127,6 +128,17 @@ impl World {
         if !entry.slices.is_empty() {
             // Drivers may publish before a node is there, and after it is gone.
             self.entry_of(name).slices = entry.slices;
+        }
+    }
+
+    /// Nobody is left on a node that is gone to say that its Pods are, and if it came back they would be there again.
+    fn clear_away(&mut self, group: WorkloadId, node: &Text) {
+        let Some(of) = self.groups.get(&group) else { return };
+        let pods = of.pods.iter().filter_map(|uid| self.pods.get(uid));
+        for pod in pods.filter(|pod| pod.ours && pod.node.as_ref() == Some(node) && !pod.is_over()) {
+            let (key, uid) = (pod.key.clone(), pod.uid.clone());
+            let order = EvictOrder { workload: group, pod: key, uid, grace: Span::ZERO, politely: false };
+            self.effects.push(Effect::Evict(order));
         }
     }
 
@@ -165,7 +177,10 @@ impl World {
 
     fn entry_of(&mut self, name: &Text) -> &mut NodeEntry {
         if !self.nodes.contains_key(name) {
-            let id = NodeId(self.draw());
+            // A node that comes back is the one it was.
+            let known = self.node_ids.get(name).copied();
+            let id = known.unwrap_or_else(|| NodeId(self.draw()));
+            self.node_ids.insert(name.clone(), id);
             self.nodes.insert(name.clone(), NodeEntry::new(id));
             self.node_names.insert(id, name.clone());
         }
@@ -190,7 +205,9 @@ impl World {
         let changed = match self.engine.apply(&Change::NodeSet(node.clone())) {
             Ok(()) => Ok((node, seat)),
             // What is placed there fits what was told; until it is gone, nothing new comes.
-            Err(error) => Err((error, told.map(|told| Node { condition: NodeCondition::Cordoned, ..told.clone() }))),
+            Err(error) => {
+                Err((error, told.map(|told| Node { condition: NodeCondition::Cordoned, ..told.clone() })))
+            }
         };
         match changed {
             Ok((node, seat)) => {
@@ -215,8 +232,12 @@ impl World {
         let seen = entry.seen.as_ref()?;
         let published = entry.published();
         let way = if published.is_some() { PUBLISHED } else { COUNTED };
-        let mut labels: BTreeMap<Name, Name> =
-            seen.traits.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+        let mut labels: BTreeMap<Name, Name> = seen
+            .traits
+            .labels
+            .iter()
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect();
         labels.remove(POOL_LABEL);
         labels.insert(DEVICES_LABEL.into(), way.into());
         if let Some(pool) = self.pool_of(&seen.traits) {
@@ -246,7 +267,8 @@ impl World {
         let condition = if open { NodeCondition::Ready } else { NodeCondition::Cordoned };
         let name = seen.traits.name.clone();
         let seat = SeatNode { name: name.clone(), gpus };
-        let node = Node { id: entry.id, name, devices, cpu: seen.cpu, memory: seen.memory, labels, condition };
+        let node =
+            Node { id: entry.id, name, devices, cpu: seen.cpu, memory: seen.memory, labels, condition };
         Some((node, seat))
     }
 
@@ -325,7 +347,12 @@ impl World {
 
     /// The first free devices of a node; which ones a Pod really has is known to the node alone.
     /// `besides` are places that the engine does not know yet.
-    pub(super) fn any_devices(&mut self, node: &Text, count: u8, besides: &[Place]) -> Option<Vec<DeviceShare>> {
+    pub(super) fn any_devices(
+        &mut self,
+        node: &Text,
+        count: u8,
+        besides: &[Place],
+    ) -> Option<Vec<DeviceShare>> {
         let mut taken = self.taken_on(node);
         let id = self.nodes.get(node)?.id;
         for share in besides.iter().filter(|place| place.node == id).flat_map(|place| &place.devices) {

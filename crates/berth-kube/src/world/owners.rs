@@ -2,8 +2,7 @@
 
 use super::{Effect, World};
 use crate::{
-    api,
-    convert,
+    api, convert,
     seen::{Refusal, Text},
     tenancy,
 };
@@ -50,6 +49,14 @@ impl Owners {
             }
             _ => Ok((owner.id, &owner.object)),
         }
+    }
+
+    pub(crate) fn projects(&self) -> impl Iterator<Item = &Arc<api::Project>> {
+        self.projects.values().map(|owner| &owner.object)
+    }
+
+    pub(crate) fn departments(&self) -> impl Iterator<Item = &Arc<api::Department>> {
+        self.departments.values().map(|owner| &owner.object)
     }
 
     pub(crate) fn project_name(&self, id: ProjectId) -> Option<&Text> {
@@ -104,8 +111,12 @@ impl World {
     pub(super) fn on_project_gone(&mut self, name: &Text) {
         let Some(owner) = self.owners.projects.remove(name) else { return };
         self.owners.stale = true;
-        let work: Vec<_> =
-            self.engine.workloads().filter(|workload| workload.spec.project == owner.id).map(|one| one.id).collect();
+        let work: Vec<_> = self
+            .engine
+            .workloads()
+            .filter(|workload| workload.spec.project == owner.id)
+            .map(|one| one.id)
+            .collect();
         for id in work {
             self.forget_in_engine(id);
             self.dirty.insert(id);
@@ -149,7 +160,9 @@ impl World {
                         if self.engine.departments().get(&owner.id) == Some(&department) {
                             return Ok(());
                         }
-                        self.engine.apply(&Change::DepartmentSet(department)).map_err(|error| error.to_string())
+                        self.engine
+                            .apply(&Change::DepartmentSet(department))
+                            .map_err(|error| error.to_string())
                     });
                 owner.told |= told.is_ok();
                 owner.refused = told.err();

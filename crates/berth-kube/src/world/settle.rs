@@ -4,7 +4,10 @@ use super::{
     Effect, EvictOrder, StartFailure, World,
     groups::{GroupKey, Wanted},
 };
-use crate::seen::{Refusal, Text, pod::Stage};
+use crate::seen::{
+    Refusal, Text,
+    pod::{Member, PodSeen, Stage},
+};
 use berth_types::{
     AfterStop, Change, EvictRule, Outcome, Phase, Place, Span, Task, TaskOutcome, Time, Workload, WorkloadId,
 };
@@ -26,6 +29,11 @@ impl World {
         if !self.groups.contains_key(&id) {
             return;
         }
+        if self.looks_on {
+            self.forget_in_engine(id);
+            self.consider(id);
+            return self.drop_if_empty(id);
+        }
         if self.engine.workload(id).is_none() {
             self.consider(id);
         }
@@ -35,6 +43,7 @@ impl World {
             }
         }
         self.order_stops(id);
+        self.clear_strays(id);
         self.unprotect(id);
         match self.engine.workload(id).map(|workload| &workload.phase) {
             Some(Phase::Finished { outcome, .. }) => self.on_over(id, *outcome),
@@ -72,7 +81,8 @@ impl World {
         let known = self.engine.workload(id).expect("a workload that waits");
         match wanted {
             // A reservation is the engine's, and stays.
-            Wanted::There(workload) if workload.spec == known.spec && workload.phase == Phase::Queued { reservation: None } => {}
+            Wanted::There(workload)
+                if workload.spec == known.spec && workload.phase == Phase::Queued { reservation: None } => {}
             Wanted::There(workload) => {
                 self.forget_in_engine(id);
                 if let Err(error) = self.engine.apply(&Change::Submitted(*workload)) {
@@ -174,7 +184,9 @@ impl World {
     fn only_endless_left(&self, id: WorkloadId, tasks: &[Task]) -> bool {
         let group = &self.groups[&id];
         let done = group.pods.iter().filter_map(|uid| self.pods.get(uid)).any(|pod| {
-            pod.stage == Stage::Succeeded && !pod.endless && group.ranks.values().any(|rank| rank.pod.as_ref() == Some(&pod.uid))
+            pod.stage == Stage::Succeeded
+                && !pod.endless
+                && group.ranks.values().any(|rank| rank.pod.as_ref() == Some(&pod.uid))
         });
         let endless = |task: &Task| self.pod_of(id, task.place.rank).is_some_and(|pod| pod.endless);
         done && matches!(group.key, GroupKey::Named(_) | GroupKey::Native(_)) && tasks.iter().all(endless)
@@ -186,9 +198,10 @@ impl World {
         if !matches!(group.key, GroupKey::Workload(_)) {
             return false;
         }
-        group.workload.as_ref().is_none_or(|workload| {
-            workload.metadata.deletion_timestamp.is_some() || workload.spec.suspend
-        })
+        group
+            .workload
+            .as_ref()
+            .is_none_or(|workload| workload.metadata.deletion_timestamp.is_some() || workload.spec.suspend)
     }
 
     /// Tells Pods to go whose tasks are leaving.
@@ -215,6 +228,21 @@ impl World {
         }
     }
 
+    /// Pods of an earlier run that are still there, because their node came back, go.
+    fn clear_strays(&mut self, id: WorkloadId) {
+        let group = &self.groups[&id];
+        let is_stray = |pod: &PodSeen| match pod.member {
+            Member::Workload { run, .. } => run < group.run && !pod.leaving && !pod.is_over(),
+            _ => false,
+        };
+        let strays = group.pods.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| is_stray(pod));
+        let orders = strays.map(|pod| {
+            let (key, uid) = (pod.key.clone(), pod.uid.clone());
+            Effect::Evict(EvictOrder { workload: id, pod: key, uid, grace: pod.grace, politely: false })
+        });
+        self.effects.extend(orders.collect::<Vec<_>>());
+    }
+
     /// The engine is done with a workload.
     fn on_over(&mut self, id: WorkloadId, outcome: Outcome) {
         self.must(&Change::Forgotten(id));
@@ -232,7 +260,8 @@ impl World {
             if group.failures <= crate::convert::backoff_limit(&workload.spec) {
                 let wait = back_off(group.failures);
                 group.not_before = Some(now + wait);
-                group.refusal = Some(Refusal::new("BackOff", format!("it failed and is started again in {wait}")));
+                group.refusal =
+                    Some(Refusal::new("BackOff", format!("it failed and is started again in {wait}")));
                 self.due.insert((now + wait, id));
                 return;
             }
@@ -243,7 +272,9 @@ impl World {
     /// What became of a start.
     pub(super) fn on_started(&mut self, id: WorkloadId, run: u32, result: Result<(), StartFailure>) {
         let now = self.now;
-        let Some(group) = self.groups.get_mut(&id).filter(|group| group.run == run && group.starting) else { return };
+        let Some(group) = self.groups.get_mut(&id).filter(|group| group.run == run && group.starting) else {
+            return;
+        };
         group.starting = false;
         self.dirty.insert(id);
         match result {
@@ -281,9 +312,10 @@ impl World {
             any_placed |= !rank.gone;
             position += 1;
         }
-        let unconfirmed = self.engine.workload(id).is_some_and(|workload| {
-            matches!(workload.phase, Phase::Running { confirmed: false, .. })
-        });
+        let unconfirmed = self
+            .engine
+            .workload(id)
+            .is_some_and(|workload| matches!(workload.phase, Phase::Running { confirmed: false, .. }));
         if unconfirmed && !any_placed {
             self.must(&Change::Refused { workload: id, at });
         }
@@ -296,7 +328,8 @@ impl World {
             rank.told = false;
         }
         let Some(workload) = self.engine.workload(id).cloned() else { return };
-        let is_returning = matches!(workload.phase, Phase::Stopping { then: AfterStop::Requeue, .. } | Phase::Held { .. });
+        let is_returning =
+            matches!(workload.phase, Phase::Stopping { then: AfterStop::Requeue, .. } | Phase::Held { .. });
         if !is_returning && workload.leaving().is_empty() {
             return;
         }
@@ -345,7 +378,8 @@ impl World {
         };
         let tasks = kept.into_iter().map(|place| Task { extra: place.rank >= min, place }).collect();
         let since = workload.running_since().unwrap_or(self.now);
-        workload.phase = Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
+        workload.phase =
+            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
         workload.spec.preemptible = preemptible;
         workload.evicted = None;
         self.forget_in_engine(id);
@@ -360,13 +394,17 @@ impl World {
             return;
         }
         group.protected = None;
-        let Some(workload) = self.engine.workload(id).filter(|workload| workload.is_running()).cloned() else { return };
+        let Some(workload) = self.engine.workload(id).filter(|workload| workload.is_running()).cloned()
+        else {
+            return;
+        };
         self.reinstate(id, workload, true);
     }
 
     pub(super) fn on_evicted(&mut self, id: WorkloadId, winner: Option<WorkloadId>, rule: EvictRule) {
         let now = self.now;
-        let winner = winner.and_then(|winner| self.engine.workload(winner)).map(|winner| winner.spec.name.clone());
+        let winner =
+            winner.and_then(|winner| self.engine.workload(winner)).map(|winner| winner.spec.name.clone());
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.evicted = Some(now);
         group.evictions += 1;

@@ -107,7 +107,9 @@ impl World {
     }
 
     fn new_pods(&self, places: &[Place]) -> Option<Vec<StartTask>> {
-        let task = |place: &Place| Some(StartTask { place: place.clone(), node: self.seat_node(place)?, waiting: None });
+        let task = |place: &Place| {
+            Some(StartTask { place: place.clone(), node: self.seat_node(place)?, waiting: None })
+        };
         places.iter().map(task).collect()
     }
 
@@ -137,7 +139,12 @@ impl World {
                 }
                 _ => None,
             };
-            let waiting = WaitingPod { key: pod.key.clone(), uid: pod.uid.clone(), version: pod.version.clone(), claim };
+            let waiting = WaitingPod {
+                key: pod.key.clone(),
+                uid: pod.uid.clone(),
+                version: pod.version.clone(),
+                claim,
+            };
             Some(StartTask { place: place.clone(), node: self.seat_node(place)?, waiting: Some(waiting) })
         };
         places.iter().zip(pods).map(task).collect()

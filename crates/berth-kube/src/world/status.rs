@@ -7,7 +7,8 @@ use crate::{
     seen::{Refusal, Text},
 };
 use berth_types::{
-    Account, EvictRule, Explanation, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason, WorkloadId,
+    Account, EvictRule, Explanation, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason,
+    WorkloadId,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::collections::BTreeSet;
@@ -26,6 +27,11 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// Whether it ended for good, also while that is not written down yet.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
     pub(super) fn evicted(&mut self, rule: EvictRule, winner: Option<String>) {
         let rule = match rule {
             EvictRule::QuotaReclaim => "was borrowed from",
@@ -96,7 +102,9 @@ impl World {
                 .explained
                 .clone()
                 .or_else(|| Some(Refusal::new("Queued", "it waits for its place"))),
-            Some(Phase::Held { .. }) => Some(Refusal::new("Held", "its place is decided; others are leaving it")),
+            Some(Phase::Held { .. }) => {
+                Some(Refusal::new("Held", "its place is decided; others are leaving it"))
+            }
             _ => None,
         }
     }
@@ -158,7 +166,8 @@ impl World {
         nodes.sort_unstable();
         nodes.dedup();
         let gpus = workload.map(|workload| workload.places().map(Place::gpus).sum());
-        let ready = workload.map(|workload| workload.places().filter(|place| self.runs(id, place.rank)).count());
+        let ready =
+            workload.map(|workload| workload.places().filter(|place| self.runs(id, place.rank)).count());
         let project = self.owners.project_of(&group.namespace).ok();
         let status = WorkloadStatus {
             phase: Some(phase),
@@ -176,10 +185,15 @@ impl World {
             evictions: i64::from(group.evictions),
             runs: i64::from(group.run),
             failures: i64::from(group.failures),
-            checkpoint_at: workload.and_then(|workload| workload.checkpoint).map(micro).or(known.checkpoint_at),
+            checkpoint_at: workload
+                .and_then(|workload| workload.checkpoint)
+                .map(micro)
+                .or(known.checkpoint_at),
             retry_at: group.not_before.filter(|_| waits).map(micro),
             workers_ready: ready.map(|ready| ready as i64),
-            workers_wanted: workload.map(|workload| i64::from(workload.spec.tasks.min())).or(known.workers_wanted),
+            workers_wanted: workload
+                .map(|workload| i64::from(workload.spec.tasks.min()))
+                .or(known.workers_wanted),
             observed_generation: object.metadata.generation,
             exit_code: known.exit_code,
             urls: known.urls,
@@ -221,13 +235,20 @@ impl World {
     }
 
     /// An explanation in one word and one sentence.
-    fn words(&self, explanation: &Explanation) -> Refusal {
+    pub(crate) fn words(&self, explanation: &Explanation) -> Refusal {
         let passed = |passed: &PassedQuota| match passed {
-            PassedQuota::Gpus(one) => format!("{} GPUs of {} are in use and {} are asked for", one.used, one.quota, one.asked),
-            PassedQuota::Model(model, one) => {
-                format!("{} GPUs of {} of model {model} are in use and {} are asked for", one.used, one.quota, one.asked)
+            PassedQuota::Gpus(one) => {
+                format!("{} GPUs of {} are in use and {} are asked for", one.used, one.quota, one.asked)
             }
-            PassedQuota::Cpu(one) => format!("{} of {} CPU are in use and {} are asked for", one.used, one.quota, one.asked),
+            PassedQuota::Model(model, one) => {
+                format!(
+                    "{} GPUs of {} of model {model} are in use and {} are asked for",
+                    one.used, one.quota, one.asked
+                )
+            }
+            PassedQuota::Cpu(one) => {
+                format!("{} of {} CPU are in use and {} are asked for", one.used, one.quota, one.asked)
+            }
             PassedQuota::Memory(one) => {
                 format!("{} of {} memory are in use and {} are asked for", one.used, one.quota, one.asked)
             }
@@ -239,11 +260,18 @@ impl World {
             ),
             WaitReason::Limit { account, limit, used, asked } => Refusal::new(
                 "OverLimit",
-                format!("{} has a limit of {limit} GPUs: {used} are in use and {asked} are asked for", self.account_name(*account)),
+                format!(
+                    "{} has a limit of {limit} GPUs: {used} are in use and {asked} are asked for",
+                    self.account_name(*account)
+                ),
             ),
             WaitReason::NonPreemptibleQuota { account, passed: over } => Refusal::new(
                 "OverQuota",
-                format!("what cannot be preempted stays within the quota of {}: {}", self.account_name(*account), passed(over)),
+                format!(
+                    "what cannot be preempted stays within the quota of {}: {}",
+                    self.account_name(*account),
+                    passed(over)
+                ),
             ),
             WaitReason::NoBorrowing { account, passed: over } => Refusal::new(
                 "OverQuota",
@@ -253,20 +281,33 @@ impl World {
                 let share = if *within_quota { "within quota" } else { "beyond quota" };
                 let why = match verdict {
                     Verdict::NotEntitled => "and it may take nothing from others".to_owned(),
-                    Verdict::TooLittle { most, needed } => format!("and {most} of {needed} GPUs could be had"),
-                    Verdict::NoShape { most, needed } => format!("and room for {most} of {needed} Pods could be made"),
+                    Verdict::TooLittle { most, needed } => {
+                        format!("and {most} of {needed} GPUs could be had")
+                    }
+                    Verdict::NoShape { most, needed } => {
+                        format!("and room for {most} of {needed} Pods could be made")
+                    }
                     Verdict::Exhausted => "and nobody may be stopped for it".to_owned(),
                     Verdict::NotFound => "and no way to make room was found yet".to_owned(),
                 };
-                Refusal::new("NoCapacity", format!("{fits} of {needed} Pods fit into what is free ({share}), {why}"))
+                Refusal::new(
+                    "NoCapacity",
+                    format!("{fits} of {needed} Pods fit into what is free ({share}), {why}"),
+                )
             }
             WaitReason::MinimumRun { until } => Refusal::new(
                 "MinimumRun",
-                format!("what it needs can be taken when minimum run times end, not before {}", super::settle::stamp(*until)),
+                format!(
+                    "what it needs can be taken when minimum run times end, not before {}",
+                    super::settle::stamp(*until)
+                ),
             ),
             WaitReason::Patience { until } => Refusal::new(
                 "Patience",
-                format!("a fairer share can be taken from others not before {}", super::settle::stamp(*until)),
+                format!(
+                    "a fairer share can be taken from others not before {}",
+                    super::settle::stamp(*until)
+                ),
             ),
             WaitReason::Leaving { workloads } => {
                 Refusal::new("Held", format!("its place is decided; {} are leaving it", workloads.len()))

@@ -61,7 +61,8 @@ impl Ledgers {
     pub(crate) fn found(ledgers: Vec<DeviceLedger>) -> Self {
         let ours = Self::default();
         for ledger in ledgers {
-            let entries = ledger.spec.allocations.iter().filter_map(held).map(|held| (held.claim.clone(), held));
+            let entries =
+                ledger.spec.allocations.iter().filter_map(held).map(|held| (held.claim.clone(), held));
             let entries: BTreeMap<Key, Held> = entries.collect();
             let name = ledger.name_any();
             for claim in entries.keys() {
@@ -123,7 +124,9 @@ impl Ledgers {
         };
         let answer = match sent {
             Ok(answer) => answer,
-            Err(WriteError::Refused { code: 409, .. }) => self.reread(requests, node, &mut written, &spec).await?,
+            Err(WriteError::Refused { code: 409, .. }) => {
+                self.reread(requests, node, &mut written, &spec).await?
+            }
             Err(error) => return Err(error),
         };
         let answer: DeviceLedger = serde_json::from_slice(&answer)

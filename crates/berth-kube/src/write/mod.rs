@@ -63,7 +63,9 @@ impl Writer {
                 Effect::Explain { pod, uid, reason, message } => {
                     tokio::spawn(async move { writer.explain(&pod, &uid, reason, &message).await });
                 }
-                Effect::Status { workload, uid, status } => writer.write_status(uid, say::Status { workload, status }),
+                Effect::Status { workload, uid, status } => {
+                    writer.write_status(uid, say::Status { workload, status })
+                }
                 Effect::Tenancy(project) => {
                     tokio::spawn(async move { writer.make_tenancy(&project).await });
                 }

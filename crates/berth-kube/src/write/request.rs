@@ -135,7 +135,8 @@ impl Requests {
             .body(Body::from(body))
             .map_err(|error| WriteError::Unanswered(error.to_string()))?;
         let answer = async {
-            let response = self.client.send(request).await.map_err(|error| WriteError::Unanswered(error.to_string()))?;
+            let response =
+                self.client.send(request).await.map_err(|error| WriteError::Unanswered(error.to_string()))?;
             let (parts, body) = response.into_parts();
             let limited = http_body_util::Limited::new(body, ANSWER_MAX);
             let bytes = http_body_util::BodyExt::collect(limited)

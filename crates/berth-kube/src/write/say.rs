@@ -2,8 +2,7 @@
 
 use super::{WriteError, Writer};
 use crate::{
-    api,
-    pods,
+    api, pods,
     seen::{Key, Text},
     tenancy,
     world::StartOrder,
@@ -49,13 +48,17 @@ impl Writer {
         let path = format!("/apis/berth.dev/v1alpha1/namespaces/{namespace}/workloads/{name}/status");
         let mut body = json!({ "metadata": { "uid": &**uid }, "status": &*status.status });
         // What is not said any more is taken away.
-        for field in ["reason", "message", "nodes", "node", "finishedAt", "retryAt", "gpusAllocated", "workersReady"] {
+        for field in
+            ["reason", "message", "nodes", "node", "finishedAt", "retryAt", "gpusAllocated", "workersReady"]
+        {
             let fields = body["status"].as_object_mut().expect("a status is an object");
             fields.entry(field).or_insert(Value::Null);
         }
         match self.0.requests.merge(&path, &body).await {
             Ok(_) | Err(WriteError::Fenced | WriteError::Refused { code: 404 | 409, .. }) => {}
-            Err(error) => tracing::warn!(workload = %status.workload, %error, "its state could not be written"),
+            Err(error) => {
+                tracing::warn!(workload = %status.workload, %error, "its state could not be written")
+            }
         }
     }
 
@@ -87,8 +90,10 @@ impl Writer {
         });
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
         let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-        let (said, noted) =
-            tokio::join!(self.0.requests.merge_lists(&path, &condition), self.0.requests.post(&events, &event));
+        let (said, noted) = tokio::join!(
+            self.0.requests.merge_lists(&path, &condition),
+            self.0.requests.post(&events, &event)
+        );
         for error in [said.err(), noted.err()].into_iter().flatten() {
             match error {
                 WriteError::Fenced | WriteError::Refused { code: 404 | 409, .. } => {}
@@ -105,7 +110,8 @@ impl Writer {
             self.apply(&format!("/api/v1/namespaces/{namespace}/services"), &service).await?;
         }
         if let Some(ingress) = pods::ingress(workload, project) {
-            self.apply(&format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses"), &ingress).await?;
+            self.apply(&format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses"), &ingress)
+                .await?;
         }
         Ok(())
     }
@@ -140,7 +146,11 @@ impl Writer {
         Ok(())
     }
 
-    async fn apply<K: Serialize + kube::Resource<DynamicType = ()>>(&self, path: &str, object: &K) -> Result<(), WriteError> {
+    async fn apply<K: Serialize + kube::Resource<DynamicType = ()>>(
+        &self,
+        path: &str,
+        object: &K,
+    ) -> Result<(), WriteError> {
         let mut body = serde_json::to_value(object).expect("an object is JSON");
         body["apiVersion"] = K::api_version(&()).into();
         body["kind"] = K::kind(&()).into();
@@ -149,4 +159,3 @@ impl Writer {
         Ok(())
     }
 }
-

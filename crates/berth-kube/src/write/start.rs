@@ -41,7 +41,8 @@ struct FoundSpec {
 
 impl Writer {
     pub(super) async fn start(&self, order: StartOrder) -> Result<(), StartFailure> {
-        let failed = |error: &dyn std::fmt::Display, placed| StartFailure { message: error.to_string(), placed };
+        let failed =
+            |error: &dyn std::fmt::Display, placed| StartFailure { message: error.to_string(), placed };
         if let Err(error) = self.make_services(&order).await {
             return Err(failed(&error, Vec::new()));
         }
@@ -53,7 +54,8 @@ impl Writer {
             return Err(failed(&error, Vec::new()));
         }
         let ready: Vec<Ready> = ready.into_iter().flatten().collect();
-        let bound = join_all(order.tasks.iter().zip(&ready).map(|(task, pod)| self.bind(pod, &task.node.name))).await;
+        let bound =
+            join_all(order.tasks.iter().zip(&ready).map(|(task, pod)| self.bind(pod, &task.node.name))).await;
         let Some(error) = bound.iter().find_map(|bound| bound.as_ref().err().cloned()) else { return Ok(()) };
         let placed = bound.iter().enumerate().filter(|(_, bound)| bound.is_ok()).map(|(at, _)| at).collect();
         let unbound = ready.iter().zip(&bound).filter(|(_, bound)| bound.is_err()).map(|(pod, _)| pod);
@@ -133,7 +135,9 @@ impl Writer {
     /// Makes an object. One of its name that is there already was made by an earlier try whose answer was lost.
     async fn create(&self, path: &str, name: &str, body: &Value) -> Result<Vec<u8>, WriteError> {
         match self.0.requests.post(path, body).await {
-            Err(WriteError::Refused { code: 409, .. }) => self.0.requests.get(&format!("{path}/{name}")).await,
+            Err(WriteError::Refused { code: 409, .. }) => {
+                self.0.requests.get(&format!("{path}/{name}")).await
+            }
             made => made,
         }
     }
@@ -145,7 +149,8 @@ impl Writer {
             let device = devices.get(usize::from(taken.device))?;
             Some((device.name.as_str().into(), taken.share, taken.share.memory(device.memory)))
         });
-        let held = Held { claim: claim.clone(), uid: uid.clone(), pod: pod.clone(), shares: shares.collect() };
+        let held =
+            Held { claim: claim.clone(), uid: uid.clone(), pod: pod.clone(), shares: shares.collect() };
         self.0.ledgers.hold(&self.0.requests, &task.node.name, held).await
     }
 
@@ -159,7 +164,8 @@ impl Writer {
         pod: &Ready,
     ) -> Result<(), WriteError> {
         let share_ids: Vec<String> = task.place.devices.iter().map(|_| new_uuid()).collect();
-        let mut status = pods::claim_status(&task.place, &task.node, &share_ids, (&pod.key.name, &pod.uid)).map_err(refused)?;
+        let mut status = pods::claim_status(&task.place, &task.node, &share_ids, (&pod.key.name, &pod.uid))
+            .map_err(refused)?;
         let results = status.allocation.as_mut().and_then(|allocation| allocation.devices.as_mut());
         for result in results.into_iter().flat_map(|devices| devices.results.iter_mut().flatten()) {
             request.clone_into(&mut result.request);
@@ -200,7 +206,9 @@ impl Writer {
             let same = found.metadata.uid == *pod.uid && found.metadata.deletion_timestamp.is_none();
             match found.spec.node_name.as_deref() {
                 Some(bound) if bound == node && same => return Ok(()),
-                None if same && found.metadata.resource_version != version => version = found.metadata.resource_version,
+                None if same && found.metadata.resource_version != version => {
+                    version = found.metadata.resource_version
+                }
                 _ => return Err(error),
             }
         }
@@ -239,7 +247,8 @@ fn refused(error: impl std::fmt::Display) -> WriteError {
 }
 
 fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, WriteError> {
-    serde_json::from_slice(bytes).map_err(|error| WriteError::Unanswered(format!("an answer cannot be read: {error}")))
+    serde_json::from_slice(bytes)
+        .map_err(|error| WriteError::Unanswered(format!("an answer cannot be read: {error}")))
 }
 
 /// A random identity, as RFC 9562 has them.

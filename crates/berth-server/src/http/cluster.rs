@@ -4,7 +4,7 @@ use super::{
     ApiError,
     state::{Answer, AppState, Asked, Query},
 };
-use crate::{Shutdown, clock, controller::store_problem, metrics as text, platform::Platform};
+use crate::{Shutdown, controller::store_problem, metrics as text, platform::Platform};
 use axum::{
     extract::State,
     http::{StatusCode, header},
@@ -92,7 +92,7 @@ pub(crate) async fn shutdown(
 #[utoipa::path(post, path = "/api/v1/ping", tag = "cluster", responses((status = 204), (status = "5XX", body = Problem)))]
 pub(crate) async fn ping(State(state): State<AppState>) -> Result<StatusCode, ApiError> {
     let samples = vec![Sample { series: "ping".into(), value: 1 }];
-    let written = state.store.append(Batch { at: clock::now(), samples, ..Batch::default() }).await;
+    let written = state.store.append(Batch { at: state.shared.now(), samples, ..Batch::default() }).await;
     written.map_err(|error| store_problem(&error))?;
     Ok(StatusCode::NO_CONTENT)
 }

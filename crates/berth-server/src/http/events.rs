@@ -4,7 +4,7 @@ use super::{
     ApiError,
     state::{Answer, AppState, Query},
 };
-use crate::{clock, feed, platform::Logged};
+use crate::{feed, platform::Logged};
 use axum::{
     extract::State,
     http::HeaderMap,
@@ -188,7 +188,7 @@ pub(crate) async fn series_points(
     State(state): State<AppState>,
     Query(query): Query<SeriesQuery>,
 ) -> Result<Response, ApiError> {
-    let now = clock::now();
+    let now = state.shared.now();
     let to = query.to.map_or(Time(now.0 + 1), |to| to.0);
     let from = query.from.map_or(Time(to.0.saturating_sub(86_400_000)), |from| from.0);
     if from >= to {

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use berth_agent::{LogReader, LogStart, TaskId};
-use berth_api::{Code, LogQuery, Problem};
+use berth_api::{Code, LogQuery, Problem, Workload};
 use berth_types::WorkloadId;
 use std::{convert::Infallible, time::Duration};
 use tokio::sync::mpsc::{self, Sender};
@@ -32,10 +32,11 @@ pub(crate) async fn read(
     Path((project, name)): Path<(String, String)>,
     Query(query): Query<LogQuery>,
 ) -> Result<Response, ApiError> {
-    let (id, is_over) = match find(&state, &project, &name).await? {
-        Found::Unfinished(id) => (id, false),
-        Found::Finished(finished) => (finished.id, true),
+    let (id, ended) = match find(&state, &project, &name).await? {
+        Found::Unfinished(id) => (id, None),
+        Found::Finished(finished) => (finished.id, Some(finished)),
     };
+    let is_over = ended.is_some();
     let newest = newest(&state, id, &query);
     if newest.is_none() && (!query.follow || is_over) {
         let text = match (query.run, is_over) {
@@ -43,7 +44,16 @@ pub(crate) async fn read(
             (None, true) => format!("the log of {project}/{name} is not kept any more, or it never ran"),
             (None, false) => format!("{project}/{name} has not run yet"),
         };
-        let hint = format!("`berth why {name} -p {project}` says what it waits for");
+        // Whatever kept it from running is what they want to know.
+        let ended = ended.and_then(|ended| ended.document.read::<Workload>().ok());
+        let hint = match ended {
+            None if is_over => format!("`berth get {name} -p {project}` shows what is known of it"),
+            None => format!("`berth why {name} -p {project}` says what it waits for"),
+            Some(Workload { status, message, .. }) => match message {
+                Some(message) => format!("it is {status}: {message}"),
+                None => format!("it is {status}"),
+            },
+        };
         return Err(ApiError(Problem::new(Code::NotFound, text).hint(hint)));
     }
     let (sender, receiver) = mpsc::channel(WAITING_MAX);

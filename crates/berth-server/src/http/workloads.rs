@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     auth::Identity,
-    clock,
-    platform::{Platform, Seen, TaskReport},
+    platform::{HOST_IMAGE, Platform, Seen, TaskReport},
+    tasks::runtime,
 };
 use axum::{
     Extension,
@@ -16,12 +16,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use berth_api::{
-    Code, Preview, Problem, ReportRequest, RuntimeName, Status, Submitted, Timestamp, Why, Workload,
-    WorkloadList, WorkloadQuery, WorkloadRequest,
+    Code, Preview, Problem, ReportRequest, Status, Submitted, Timestamp, Why, Workload, WorkloadList,
+    WorkloadQuery, WorkloadRequest,
 };
 use berth_store::{FinishedCursor, FinishedFilter, FinishedWorkload, Store, StoreError};
 use berth_types::{Span, Time, WorkloadId};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Rows of a page unless it is said how many.
 const PAGE_USUAL: usize = 500;
@@ -46,12 +47,13 @@ pub(crate) async fn submit(
     Query(query): Query<SubmitQuery>,
     Asked { request, key }: Asked<WorkloadRequest>,
 ) -> Result<Response, ApiError> {
+    let (request, unfit) = ask_machine(&state, request).await;
     if query.dry_run {
-        let (preview, _) =
-            state.read(|platform| platform.preview(request.clone(), &user, clock::now())).await;
+        let (preview, _) = state
+            .read(|platform| platform.preview(request.clone(), unfit.clone(), &user, state.shared.now()))
+            .await;
         return Ok(Answer(preview?).into_response());
     }
-    let unfit = unfit(&state, &request);
     let command = move |platform: &mut Platform, now| {
         let (id, warnings) = platform.submit(request, unfit, &user, now)?;
         Ok(Submitted { workload: view(platform, id)?, warnings })
@@ -59,13 +61,24 @@ pub(crate) async fn submit(
     Ok(state.command(key, command).await?.created())
 }
 
-/// What the machine has against a request, said now instead of when its turn has come.
-fn unfit(state: &AppState, request: &WorkloadRequest) -> Option<Problem> {
-    if request.runtime == RuntimeName::Docker {
-        return None;
+/// What the machine has against a request, said now instead of when its turn has come. A user becomes the numbers that the
+/// machine knows it by, so that a later user of the same name is somebody else.
+async fn ask_machine(state: &AppState, mut request: WorkloadRequest) -> (WorkloadRequest, Option<Problem>) {
+    if let Some(text) = request.run_as.clone() {
+        let host = Arc::clone(&state.tasks.host);
+        // Users may be listed by a directory service somewhere else.
+        let found = tokio::task::spawn_blocking(move || host.find_user(&text)).await;
+        match found.unwrap_or_else(|_| Err("this machine's list of users cannot be read".into())) {
+            Ok((user, group)) => request.run_as = Some(format!("{user}:{group}")),
+            Err(why) => {
+                let problem = Problem::invalid("run_as", why);
+                return (request, Some(problem.hint("`getent passwd` lists the users of this machine")));
+            }
+        }
     }
-    let unknown = state.tasks.host.check_image(&request.image).err()?;
-    Some(Problem::invalid("image", unknown))
+    let image = if request.image.is_empty() { HOST_IMAGE } else { &request.image };
+    let unknown = state.tasks.host.check_image(image, runtime(request.runtime)).err();
+    (request, unknown.map(|unknown| Problem::invalid("image", unknown)))
 }
 
 fn view(platform: &Platform, id: WorkloadId) -> Result<Workload, Problem> {
@@ -387,7 +400,7 @@ pub(crate) async fn why(
 ) -> Result<Response, ApiError> {
     let found = find(&state, &project, &name).await?;
     let why = match found {
-        Found::Unfinished(id) => state.read(|platform| platform.why(id, clock::now())).await.0,
+        Found::Unfinished(id) => state.read(|platform| platform.why(id, state.shared.now())).await.0,
         Found::Finished(_) => None,
     };
     let over = || Why {

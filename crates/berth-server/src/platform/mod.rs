@@ -25,6 +25,7 @@ mod tests;
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
 pub(crate) use record::{Parked, Record, TaskRecord, VolumeRecord};
+pub(crate) use submit::{HOST_IMAGE, user_ids};
 pub(crate) use view::kind_text;
 
 use berth_api::{Code, Problem};

@@ -17,7 +17,7 @@ const BACKOFF_LIMIT: u32 = 6;
 /// Seconds between notice and the end unless the request says otherwise.
 const GRACE_SECS: u64 = 30;
 /// Runs programs of the machine.
-const HOST_IMAGE: &str = "bash";
+pub(crate) const HOST_IMAGE: &str = "bash";
 /// The longest span that is accepted, a hundred years.
 const SECS_MAX: u64 = 100 * 365 * 86_400;
 /// Words of a command, variables, mounts and so on in one request.
@@ -37,6 +37,13 @@ impl Platform {
         let (workload, request, warnings) = self.lower(request, user, now)?;
         if let Some(problem) = unfit {
             return Err(problem);
+        }
+        // Otherwise it would run as whoever runs the server.
+        if let Some(text) = request.run_as.as_ref().filter(|text| user_ids(text).is_none()) {
+            return Err(Problem::invalid(
+                "run_as",
+                format!("nobody looked up the user {}", names::shown(text)),
+            ));
         }
         let id = workload.id;
         let happened = Happened::Submitted { workload: Box::new(workload), request: Box::new(request) };
@@ -257,6 +264,12 @@ impl Platform {
         }
         Ok(())
     }
+}
+
+/// User and group by number, as a request that the machine has looked at names them.
+pub(crate) fn user_ids(text: &str) -> Option<(u32, u32)> {
+    let (user, group) = text.split_once(':')?;
+    Some((user.parse().ok()?, group.parse().ok()?))
 }
 
 fn absolute(field: &str, path: &str) -> Result<(), Problem> {

@@ -53,10 +53,14 @@ impl Platform {
     pub(crate) fn preview(
         &self,
         request: WorkloadRequest,
+        unfit: Option<Problem>,
         user: &str,
         now: Time,
     ) -> Result<Preview, Problem> {
         let (workload, _, warnings) = self.lower(request, user, now)?;
+        if let Some(problem) = unfit {
+            return Err(problem);
+        }
         let id = workload.id;
         let mut engine = self.engine.clone();
         engine.apply(&Change::Submitted(workload)).map_err(super::engine_problem)?;

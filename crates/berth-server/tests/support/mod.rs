@@ -61,6 +61,7 @@ impl Server {
             policy: Default::default(),
             store: Default::default(),
             user: "ada".into(),
+            clock: berth_server::now,
         };
         change(&mut config);
         self.running = Some(self.runtime.block_on(berth_server::run(config)).expect("it starts"));

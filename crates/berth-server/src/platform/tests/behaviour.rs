@@ -1,5 +1,7 @@
 use super::*;
+use crate::samples::{self, Measured};
 use berth_api::{Code, KindName, Status};
+use berth_types::Bytes;
 
 fn of(project: &str, name: &str, gpus: &str, kind: KindName) -> WorkloadRequest {
     WorkloadRequest { project: project.into(), kind, ..train(name, gpus) }
@@ -172,6 +174,43 @@ fn a_workload_is_as_busy_as_the_busiest_of_its_devices() {
     world.see(Seen::Busy { devices: vec![None; 8] });
     assert_eq!((idle(&world, two), idle(&world, one)), (true, false), "what is not known changes nothing");
     world.assert_replay();
+}
+
+fn sample(world: &World, measured: &[Measured], series: &str) -> Option<i64> {
+    let samples = samples::of(&world.platform, measured);
+    samples.into_iter().find(|sample| sample.series == series).map(|sample| sample.value)
+}
+
+#[test]
+fn a_node_is_as_busy_as_its_gpus_are_on_average() {
+    let mut world = World::with_nodes("1xdgx1");
+    world.project("team-a", "8");
+    let node = "gpu_utilisation/node1";
+    assert_eq!(sample(&world, &[], node), Some(0), "what nobody has is not busy");
+    let (two, half) = (world.run("two", "2"), world.run("half", "0.5"));
+    assert_eq!(sample(&world, &[], node), Some(0), "who does not tell is not counted");
+    let report = |busy| TaskReport { utilisation: Some(busy), ..TaskReport::default() };
+    world.see(Seen::Progress { workload: two, report: report(80) });
+    assert_eq!(sample(&world, &[], node), Some(160_000_000 / 7));
+    world.see(Seen::Progress { workload: half, report: report(100) });
+    assert_eq!(sample(&world, &[], node), Some(210_000_000 / 8));
+    assert_eq!(sample(&world, &[], "gpu_memory_used/node1/0"), None, "declared memory is not used");
+}
+
+#[test]
+fn what_the_hardware_says_wins_over_reports() {
+    let mut world = World::with_nodes("1xdgx1");
+    world.project("team-a", "8");
+    let id = world.run("a", "1");
+    let report = TaskReport { utilisation: Some(100), ..TaskReport::default() };
+    world.see(Seen::Progress { workload: id, report });
+    let gpu = |utilisation| Measured { utilisation, memory_used: Bytes::gib(3) };
+    let mut measured = vec![gpu(Some(50)); 8];
+    assert_eq!(sample(&world, &measured, "gpu_utilisation/node1"), Some(50_000_000));
+    assert_eq!(sample(&world, &measured, "gpu_memory_used/node1/7"), Some(3 << 30));
+    measured[7] = gpu(None);
+    measured[6] = gpu(Some(1));
+    assert_eq!(sample(&world, &measured, "gpu_utilisation/node1"), Some(301_000_000 / 7));
 }
 
 #[test]

@@ -6,17 +6,18 @@ use berth_kube::{
     run::{self, Options},
 };
 use berth_sim::{Work, World};
-use berth_testbed::Cluster;
+use berth_testbed::{Cluster, NodeSpec};
 use berth_types::{
-    GpuRequest, Kind, Name, NodeId, Place, Project, Span, Spread, State, Topology, TopologyLevel, Workload, WorkloadId,
-    WorkloadSpec,
+    GpuRequest, Kind, Name, NodeId, Place, Project, Span, Spread, State, Topology, TopologyLevel, Workload,
+    WorkloadId, WorkloadSpec,
 };
 use k8s_openapi::{
-    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::{Namespace, Pod},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Config,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    Api, Client, Config, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
@@ -99,7 +100,14 @@ impl Operator {
         let run = run::run(client.clone(), Options::new("berth-system"), async move {
             let _ = stopped.await;
         });
-        Self { stop, running: tokio::spawn(run) }
+        let running = tokio::spawn(async move {
+            let result = run.await;
+            if let Err(error) = &result {
+                eprintln!("the operator ended: {error:#}");
+            }
+            result
+        });
+        Self { stop, running }
     }
 
     pub(crate) async fn stop(self) {
@@ -143,17 +151,16 @@ pub(crate) struct Mirror {
     /// Names of projects, and in which namespace their work is.
     projects: BTreeMap<berth_types::ProjectId, String>,
     names: BTreeMap<WorkloadId, (String, String)>,
-    /// Keeps one play apart from the next on the same cluster.
-    tag: String,
 }
 
 impl Mirror {
-    pub(crate) fn new(client: &Client, sim: World, tag: &str) -> Self {
-        Self { client: client.clone(), sim, projects: BTreeMap::new(), names: BTreeMap::new(), tag: tag.into() }
+    pub(crate) fn new(client: &Client, sim: World) -> Self {
+        Self { client: client.clone(), sim, projects: BTreeMap::new(), names: BTreeMap::new() }
     }
 
     /// Waits until the real cluster stands where the simulated one does when all is settled.
     pub(crate) async fn agree(&mut self, after: &str) -> State {
+        eprintln!("{after}");
         let limit = self.sim.now() + Span::secs(3600);
         assert!(self.sim.run_until_settled(limit), "{after}: the simulation does not settle");
         let expected = standing(self.sim.state()).expect("what is settled is not under way");
@@ -180,7 +187,9 @@ impl Mirror {
         let entitlement = project.entitlements.values().next().cloned().unwrap_or_default();
         let text = |gpus: berth_types::Gpus| berth_kube::quantity::gpus_text(gpus);
         let mut spec = json!({});
-        for (field, value) in [("quota", entitlement.quota), ("limit", entitlement.limit), ("weight", entitlement.weight)] {
+        for (field, value) in
+            [("quota", entitlement.quota), ("limit", entitlement.limit), ("weight", entitlement.weight)]
+        {
             if let Some(value) = value {
                 spec[field] = text(value).into();
             }
@@ -217,6 +226,79 @@ impl Mirror {
         workloads.create(&PostParams::default(), &body).await.expect("the workload is accepted");
     }
 
+    /// Workloads that are not over, by id.
+    pub(crate) fn unfinished(&self) -> Vec<WorkloadId> {
+        let workloads = self.sim.state().workloads.values();
+        workloads.filter(|workload| !workload.is_finished()).map(|workload| workload.id).collect()
+    }
+
+    pub(crate) fn running(&self) -> Vec<WorkloadId> {
+        let workloads = self.sim.state().workloads.values();
+        workloads.filter(|workload| workload.is_running()).map(|workload| workload.id).collect()
+    }
+
+    /// The tasks of a workload do their work, one after the other.
+    pub(crate) async fn finish(&mut self, id: WorkloadId, after: &str) {
+        let (namespace, name) = self.names[&id].clone();
+        let ranks: Vec<u32> = self.sim.state().workloads[&id].base_places().map(|place| place.rank).collect();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        for rank in ranks {
+            let (at, outcome) = (self.sim.now(), berth_types::TaskOutcome::Succeeded);
+            let ended = berth_types::Change::Ended { workload: id, rank, outcome, at };
+            self.sim.apply(ended).expect("it runs");
+            let labels = format!("berth.dev/workload={name},berth.dev/rank={rank}");
+            let found =
+                pods.list(&ListParams::default().labels(&labels)).await.expect("the API server answers");
+            let running = found.items.into_iter().filter(|pod| {
+                let status = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                status == Some("Running") && pod.metadata.deletion_timestamp.is_none()
+            });
+            let pod = running.last().expect("a running task has a Pod").name_any();
+            eprintln!("ends {pod}");
+            // As its kubelet would say.
+            let patch = json!({ "status": { "phase": "Succeeded" } });
+            pods.patch_status(&pod, &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+                .expect("it is there");
+            self.agree(&format!("{after}, task {rank} of {name} ended")).await;
+        }
+    }
+
+    pub(crate) fn lose(&mut self, cluster: &Cluster, name: &str) {
+        let id = self.node(name);
+        self.sim.lose(id);
+        cluster.remove_node(name).expect("it is there");
+    }
+
+    pub(crate) fn restore(&mut self, cluster: &Cluster, name: &str) {
+        let first: u32 = name.trim_start_matches("node").parse().expect("nodes have numbers");
+        self.sim.restore(NodeId(u64::from(first)));
+        let spec = NodeSpec { first, ..NodeSpec::dgx1(1).with_dra() };
+        cluster.add_nodes(&spec).expect("it was removed");
+    }
+
+    fn node(&self, name: &str) -> NodeId {
+        let nodes = &self.sim.state().nodes;
+        nodes.values().find(|node| node.name == name).expect("a node").id
+    }
+
+    /// Everything goes, so that another story can begin.
+    pub(crate) async fn clear(&mut self) {
+        for project in self.projects.values() {
+            let namespace = format!("berth-{project}");
+            let workloads: Api<api::Workload> = Api::namespaced(self.client.clone(), &namespace);
+            let all = ListParams::default();
+            workloads.delete_collection(&DeleteParams::default(), &all).await.expect("workloads go");
+            let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+            until("no Pod is left", async || {
+                pods.list(&all).await.expect("the API server answers").items.is_empty()
+            })
+            .await;
+            let projects: Api<api::Project> = Api::all(self.client.clone());
+            projects.delete(project, &DeleteParams::default()).await.expect("the project goes");
+        }
+    }
+
     pub(crate) async fn delete(&mut self, ids: &[WorkloadId]) {
         let at = self.sim.now();
         for id in ids {
@@ -239,7 +321,7 @@ pub(crate) fn workload_json(spec: &WorkloadSpec) -> Value {
     let mut body = json!({
         "kind": kind,
         "image": "berth/quickstart",
-        "priority": spec.priority.to_string(),
+        "priority": spec.priority,
         "preemptible": spec.preemptible,
         "gracePeriod": "1s",
         "backoffLimit": spec.retry_limit.min(100),
@@ -305,4 +387,15 @@ pub(crate) fn workload_json(spec: &WorkloadSpec) -> Value {
 /// The name of a node of the simulator.
 pub(crate) fn node_name(state: &State, id: NodeId) -> String {
     state.nodes[&id].name.clone()
+}
+
+/// Nodes of the simulator like those of the cluster.
+pub(crate) fn sim_nodes(count: u32) -> Vec<berth_types::Node> {
+    let text = format!("nodes {count} x dgx1");
+    let scenario = berth_sim::scenario::Scenario::parse("nodes", &text).expect("a line about nodes");
+    let nodes = scenario.lines.into_iter().find_map(|line| match line.statement {
+        berth_sim::scenario::Statement::Nodes(nodes) => Some(nodes),
+        _ => None,
+    });
+    nodes.expect("nodes")
 }
