@@ -47,7 +47,8 @@ enum Content {
 }
 
 impl Image {
-    /// An image without files. The name has a tag other than `latest`, since a kubelet would ask a registry for that.
+    /// An image without files. The name is whole: with a registry, whether there is one or not, and a tag. Kubelets ask
+    /// the registry for one tagged `latest`, unless the Pod says `imagePullPolicy: IfNotPresent`.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -137,8 +138,8 @@ impl Image {
     /// When a file is not there, or there is no room.
     pub fn write(&self, archive: &Path) -> Result<()> {
         let context = || format!("writing image {} to {}", self.name, archive.display());
-        if !self.name.rsplit_once(':').is_some_and(|(_, tag)| tag != "latest" && !tag.contains('/')) {
-            bail!("the image {} needs a tag other than latest, as in localhost/trainer:1", self.name);
+        if !is_whole(&self.name) {
+            bail!("the image {} needs a registry and a tag, as in localhost/trainer:1", self.name);
         }
         let folder = archive.parent().unwrap_or(Path::new("."));
         let (mut layer, layer_descriptor) = self.layer(folder).with_context(context)?;
@@ -222,6 +223,13 @@ impl Image {
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+
+/// Whether a name is the one under which a Pod that writes it so would look for it.
+fn is_whole(name: &str) -> bool {
+    let tagged = name.rsplit_once(':').is_some_and(|(_, tag)| !tag.is_empty() && !tag.contains('/'));
+    let registry = name.split_once('/').map(|(registry, _)| registry);
+    tagged && registry.is_some_and(|it| it == "localhost" || it.contains(['.', ':']))
+}
 
 /// What this kind of processor is called in images.
 fn architecture() -> &'static str {
@@ -375,10 +383,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_be_asked_of_a_registry_is_refused() {
-        for name in ["localhost/test", "localhost/test:latest", "localhost:5000/test"] {
+    fn a_name_that_means_another_image_is_refused() {
+        for name in ["localhost/test", "test:1", "berth/test:1", "localhost:5000/test", "localhost/test:"] {
             let error = Image::new(name).write("/nowhere".as_ref()).expect_err("is refused").to_string();
-            assert!(error.contains("a tag other than latest"), "{error}");
+            assert!(error.contains("a registry and a tag"), "{error}");
         }
+        assert!(is_whole("gcr.io/run-ai-demo/quickstart:latest") && is_whole("localhost:5000/test:1"));
     }
 }
