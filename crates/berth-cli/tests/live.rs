@@ -81,6 +81,10 @@ fn a_failure_is_told_with_its_code_and_its_log_is_kept_after_deletion() {
     let shown = server.workload("team-a/bad");
     assert_eq!((shown["status"].as_str(), shown["ended"]["exit_code"].as_i64()), (Some("Failed"), Some(3)));
     assert_eq!(shown["message"], "it exited with code 3");
+    shell(&server, "early", "-g 1", "echo epoch 1/10 eta: 90s; sleep 0.3");
+    let early = server.until_status("team-a/early", "Succeeded");
+    assert_eq!(early["progress"]["epoch"], 1, "{early}");
+    assert_eq!(early["progress"]["left_secs"], Value::Null, "nothing is left of what is over: {early}");
     server.run("berth submit never -p team-a -i bash");
     server.until_status("team-a/never", "Failed");
     let no_log = server.try_run("berth logs never -p team-a");

@@ -389,6 +389,10 @@ pub(super) fn finished(
     view.status = final_status(record, outcome);
     view.ended = Some(Ended { at: at.into(), exit_code: record.exit_code, signal: record.signal });
     view.gpus_allocated = GpuAmount::default();
+    // What was last heard of it may be old; nothing is left to do in any case.
+    if let Some(progress) = &mut view.progress {
+        progress.left_secs = None;
+    }
     let phase = view.status.to_string();
     FinishedWorkload {
         id: record.id,
