@@ -1,6 +1,6 @@
 //! The operator: scheduler and controllers in one process.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use berth_kube::run;
 use clap::Parser;
 use std::path::PathBuf;
@@ -22,26 +22,7 @@ async fn main() -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
-    let config = match &arguments.kubeconfig {
-        Some(path) => {
-            let file = kube::config::Kubeconfig::read_from(path)
-                .with_context(|| format!("{} cannot be read", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &Default::default())
-                .await
-                .context("the kubeconfig cannot be used")?
-        }
-        None => kube::Config::infer().await.context("no cluster is known; set KUBECONFIG")?,
-    };
+    let config = run::config(arguments.kubeconfig.as_deref()).await?;
     let client = run::client(config)?;
-    run::run(client, run::Options::new(arguments.namespace), stop()).await
-}
-
-/// Until somebody asks for the end.
-async fn stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut term = signal(SignalKind::terminate()).expect("signals can be heard");
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = term.recv() => {}
-    }
+    run::run(client, run::Options::new(arguments.namespace), run::stop_asked()).await
 }

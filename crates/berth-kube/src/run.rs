@@ -14,10 +14,16 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use berth_types::{Policy, State, Time};
-use kube::{Api, Client, Config, api::ListParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, Patch, PatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use serde_json::json;
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -60,6 +66,51 @@ pub fn client(mut config: Config) -> Result<Client> {
     config.default_retry = false;
     config.read_timeout = None;
     Client::try_from(config).context("the cluster's address or certificates cannot be used")
+}
+
+/// The cluster that a file names, or the one this process runs in.
+pub async fn config(kubeconfig: Option<&Path>) -> Result<Config> {
+    match kubeconfig {
+        Some(path) => {
+            let file =
+                Kubeconfig::read_from(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+            config.with_context(|| format!("{} cannot be used", path.display()))
+        }
+        None => Config::infer().await.context("no cluster is known; set KUBECONFIG"),
+    }
+}
+
+/// Makes Berth's resources known to a cluster, and waits until it serves them.
+pub async fn install(client: &Client) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in api::crds() {
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        let parameters = PatchParams::apply(crate::names::MANAGER).force();
+        definitions
+            .patch(&name, &parameters, &Patch::Apply(&definition))
+            .await
+            .with_context(|| format!("{name} is refused"))?;
+        loop {
+            let found = definitions.get(&name).await?;
+            let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
+            if conditions.iter().any(|one| one.type_ == "Established" && one.status == "True") {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until somebody asks for the end.
+pub async fn stop_asked() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = signal(SignalKind::terminate()).expect("signals can be heard");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = term.recv() => {}
+    }
 }
 
 /// Leads when it may, and places Pods until told to stop or until somebody else leads.

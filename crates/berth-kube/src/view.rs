@@ -69,7 +69,10 @@ impl View {
             write(&ours).see(run::now(), first);
             follow(&ours, &heard, &changed);
         };
-        std::thread::Builder::new().name("view".into()).spawn(looking).context("a thread cannot be started")?;
+        std::thread::Builder::new()
+            .name("view".into())
+            .spawn(looking)
+            .context("a thread cannot be started")?;
         let first = tokio::time::timeout(Duration::from_secs(60), changes.changed()).await;
         first.context("the API server does not answer")?.context("the view ended")?;
         Ok(Self { world, changes })
@@ -109,7 +112,7 @@ fn follow(world: &RwLock<World>, heard: &Receiver<News>, changed: &watch::Sender
     let mut seen = Vec::new();
     loop {
         // When the last view is gone, so is the reason to look.
-        if changed.send(changed.borrow().wrapping_add(1)).is_err() {
+        if changed.send((*changed.borrow()).wrapping_add(1)).is_err() {
             return;
         }
         let mut next = heard.recv_timeout(SLEEP);
@@ -159,7 +162,8 @@ impl Reading<'_> {
     /// A workload by its namespace and name.
     pub fn workload(&self, namespace: &str, name: &str) -> Option<(WorkloadId, &Arc<api::Workload>)> {
         self.workloads().find(|(_, workload)| {
-            workload.metadata.namespace.as_deref() == Some(namespace) && workload.metadata.name.as_deref() == Some(name)
+            workload.metadata.namespace.as_deref() == Some(namespace)
+                && workload.metadata.name.as_deref() == Some(name)
         })
     }
 

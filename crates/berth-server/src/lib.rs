@@ -14,6 +14,7 @@
 
 mod auth;
 mod clock;
+mod cluster;
 mod controller;
 mod declare;
 mod error;
@@ -26,11 +27,14 @@ mod platform;
 mod release;
 mod run;
 mod samples;
+mod serve;
 mod tasks;
 
 pub use clock::now;
+pub use cluster::{Cluster, ClusterImage, ClusterTask, ClusterWorkload, Later, ParkedBecause, Wish};
 pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;
 pub use http::openapi;
 pub use run::{Config, Running, Shutdown, Written, read_state, run, workload_token};
+pub use serve::{Serving, serve};

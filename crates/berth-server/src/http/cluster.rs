@@ -32,7 +32,7 @@ fn view(platform: &Platform, state: &AppState) -> Cluster {
     let allocated: Gpus = engine.workloads().flat_map(|workload| workload.places()).map(Place::gpus).sum();
     Cluster {
         version: berth_api::release().into(),
-        mode: "embedded".into(),
+        mode: state.mirror.as_ref().map_or("embedded", |mirror| mirror.cluster.mode()).into(),
         started_at: state.started.into(),
         folder: state.folder.path().display().to_string(),
         nodes: nodes.len() as u64,
@@ -41,7 +41,7 @@ fn view(platform: &Platform, state: &AppState) -> Cluster {
         gpus_allocated: GpuAmount(allocated),
         running_count: engine.workloads().filter(|workload| workload.is_running()).count() as u64,
         waiting_count: engine.workloads().filter(|workload| workload.is_queued()).count() as u64,
-        projects: engine.projects().len() as u64,
+        projects: platform.project_count() as u64,
         cursor: 0,
         declared: state.declared,
     }

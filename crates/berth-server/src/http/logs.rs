@@ -36,6 +36,13 @@ pub(crate) async fn read(
         Found::Unfinished(id) => (id, None),
         Found::Finished(finished) => (finished.id, Some(finished)),
     };
+    if let Some(mirror) = &state.mirror {
+        let pieces = mirror.cluster.log(project, name, query).await?;
+        let parts = ReceiverStream::new(pieces).map(|piece| Ok::<Bytes, Infallible>(piece.into()));
+        return Ok(
+            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(parts)).into_response()
+        );
+    }
     let is_over = ended.is_some();
     let newest = newest(&state, id, &query);
     if newest.is_none() && (!query.follow || is_over) {
@@ -66,7 +73,7 @@ pub(crate) async fn read(
 /// The newest task with a log that is asked for.
 fn newest(state: &AppState, id: WorkloadId, query: &LogQuery) -> Option<TaskId> {
     let rank = query.rank.unwrap_or(0);
-    let tasks = state.tasks.host.logged_tasks(id).into_iter();
+    let tasks = state.tasks.as_ref()?.host.logged_tasks(id).into_iter();
     tasks
         .filter(|task| task.rank == rank && query.run.is_none_or(|run| task.run == run))
         .max_by_key(|task| task.run)
@@ -81,7 +88,8 @@ fn send(state: &AppState, id: WorkloadId, query: &LogQuery, follow: bool, sender
         let is_over = state.shared.read().record(id).is_none();
         match newest(state, id, query).filter(|task| sent != Some(*task)) {
             Some(task) => {
-                let Ok(log) = state.tasks.host.log(task, start) else { return };
+                let Some(tasks) = &state.tasks else { return };
+                let Ok(log) = tasks.host.log(task, start) else { return };
                 if !send_run(state, log, follow, sender) {
                     return;
                 }

@@ -45,7 +45,8 @@ fn measure(state: &AppState, nodes: &mut [Node]) {
     if state.declared {
         return;
     }
-    let gpus = state.tasks.host.devices().gpus;
+    let Some(tasks) = &state.tasks else { return };
+    let gpus = tasks.host.devices().gpus;
     for node in nodes {
         for (device, gpu) in node.devices.iter_mut().zip(&gpus) {
             let Some(utilisation) = gpu.utilisation else { continue };

@@ -4,6 +4,7 @@ use super::{ApiError, text_of};
 use crate::{
     Folder, Shutdown,
     auth::{Door, Identity},
+    cluster::Mirror,
     controller::{Command, Key, Message, Shared, store_problem},
     feed::Feed,
     platform::Platform,
@@ -36,7 +37,8 @@ pub(crate) struct Parts {
     pub(crate) shared: Arc<Shared>,
     pub(crate) store: Arc<Store>,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: Option<Tasks>,
+    pub(crate) mirror: Option<Mirror>,
     pub(crate) messages: Sender<Message>,
     pub(crate) door: Door,
     pub(crate) folder: Folder,
@@ -49,7 +51,9 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) store: Arc<Store>,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) tasks: Tasks,
+    /// What runs on this machine; nothing when a cluster is behind the API.
+    pub(crate) tasks: Option<Tasks>,
+    pub(crate) mirror: Option<Mirror>,
     messages: Sender<Message>,
     pub(crate) door: Door,
     pub(crate) folder: Folder,
@@ -67,9 +71,22 @@ impl std::ops::Deref for AppState {
 
 impl AppState {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { shared, store, feed, tasks, messages, door, folder, declared, started, stop } = parts;
+        let Parts { shared, store, feed, tasks, mirror, messages, door, folder, declared, started, stop } =
+            parts;
         let stop = Mutex::new(Some(stop));
-        Self(Arc::new(Inner { shared, store, feed, tasks, messages, door, folder, declared, started, stop }))
+        Self(Arc::new(Inner {
+            shared,
+            store,
+            feed,
+            tasks,
+            mirror,
+            messages,
+            door,
+            folder,
+            declared,
+            started,
+            stop,
+        }))
     }
 
     /// Lets the controller do something; the answer comes when it is durable.
@@ -82,6 +99,10 @@ impl AppState {
         let command: Command = Box::new(move |platform, now| {
             command(platform, now).map(|answer| Json::of(&answer).expect("answers are JSON"))
         });
+        if let Some(mirror) = &self.mirror {
+            let json = mirror.command(&self.shared, command).await?;
+            return Ok(Body(json.as_str().to_owned()));
+        }
         let message = Message::Command { command, key, reply: Reply(reply) };
         let closing = || Problem::new(Code::ReadOnly, "the server is stopping");
         self.messages.send(message).map_err(|_| closing())?;

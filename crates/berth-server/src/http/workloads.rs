@@ -64,8 +64,12 @@ pub(crate) async fn submit(
 /// What the machine has against a request, said now instead of when its turn has come. A user becomes the numbers that the
 /// machine knows it by, so that a later user of the same name is somebody else.
 async fn ask_machine(state: &AppState, mut request: WorkloadRequest) -> (WorkloadRequest, Option<Problem>) {
+    let Some(tasks) = &state.tasks else {
+        let unfit = unfit_for_cluster(&mut request);
+        return (request, unfit);
+    };
     if let Some(text) = request.run_as.clone() {
-        let host = Arc::clone(&state.tasks.host);
+        let host = Arc::clone(&tasks.host);
         // Users may be listed by a directory service somewhere else.
         let found = tokio::task::spawn_blocking(move || host.find_user(&text)).await;
         match found.unwrap_or_else(|_| Err("this machine's list of users cannot be read".into())) {
@@ -77,7 +81,7 @@ async fn ask_machine(state: &AppState, mut request: WorkloadRequest) -> (Workloa
         }
     }
     let image = if request.image.is_empty() { HOST_IMAGE } else { &request.image };
-    let unknown = state.tasks.host.check_image(image, runtime(request.runtime)).err();
+    let unknown = tasks.host.check_image(image, runtime(request.runtime)).err();
     (request, unknown.map(|unknown| Problem::invalid("image", unknown)))
 }
 
@@ -100,6 +104,13 @@ pub(crate) async fn list(
     let (mut items, mut next) = page?;
     let wants_finished =
         query.finished != Some(false) && query.node.is_none() && query.status.is_none_or(Status::is_final);
+    if state.mirror.is_some() {
+        if next.is_none() && wants_finished {
+            let (over, _) = state.read(|platform| over(platform, &query, limit - items.len())).await;
+            items.extend(over);
+        }
+        return Ok(answer(items, next, seq));
+    }
     if next.is_none() && wants_finished {
         let project = match &query.project {
             None => None,
@@ -135,6 +146,20 @@ pub(crate) async fn list(
         }
     }
     Ok(answer(items, next, seq))
+}
+
+/// Finished work that a cluster still shows.
+fn over(platform: &Platform, query: &WorkloadQuery, room: usize) -> Vec<Workload> {
+    let asked = |workload: &&&Workload| {
+        query.project.as_ref().is_none_or(|project| workload.project == *project)
+            && query.user.as_ref().is_none_or(|user| workload.user == *user)
+            && query.name.as_ref().is_none_or(|name| workload.name == *name)
+            && query.status.is_none_or(|status| workload.status == status)
+            && query
+                .ended_after
+                .is_none_or(|after| workload.ended.as_ref().is_some_and(|ended| ended.at.0 >= after.0))
+    };
+    platform.all_over().iter().filter(asked).take(room).map(|workload| (*workload).clone()).collect()
 }
 
 fn answer(items: Vec<Workload>, next: Option<String>, seq: u64) -> Response {
@@ -235,6 +260,15 @@ pub(super) async fn find(state: &AppState, project: &str, name: &str) -> Result<
         return Ok(Found::Unfinished(id));
     }
     let wanted = name.to_owned();
+    if state.mirror.is_some() {
+        let look = |platform: &Platform| {
+            let over = platform.all_over().into_iter();
+            over.filter(|one| one.project == project && one.name == name).map(finished_row).next()
+        };
+        if let (Some(finished), _) = state.read(look).await {
+            return Ok(Found::Finished(Box::new(FinishedWorkload { project: project_id, ..finished })));
+        }
+    }
     let finished = state.load(move |store| newest(store, project_id, wanted)).await?;
     match finished {
         Some(finished) => Ok(Found::Finished(Box::new(finished))),
@@ -500,4 +534,31 @@ fn lowered(request: ReportRequest) -> TaskReport {
             .collect(),
         ..TaskReport::default()
     }
+}
+
+/// A finished workload of a cluster as the store would have it.
+fn finished_row(workload: &Workload) -> FinishedWorkload {
+    FinishedWorkload {
+        id: WorkloadId(workload.id),
+        name: workload.name.clone(),
+        project: berth_types::ProjectId(0),
+        user: workload.user.clone(),
+        kind: crate::platform::kind_text(workload.kind).into(),
+        phase: workload.status.to_string(),
+        hidden: false,
+        submitted: workload.submitted_at.0,
+        started: workload.started_at.map(|at| at.0),
+        ended: workload.ended.as_ref().map_or(Time(0), |ended| ended.at.0),
+        document: berth_store::Json::of(workload).expect("an answer of the API is JSON"),
+    }
+}
+
+/// What a cluster has against a request that one machine would take.
+fn unfit_for_cluster(request: &mut WorkloadRequest) -> Option<Problem> {
+    request.runtime = Default::default();
+    if request.image.is_empty() {
+        let text = "a cluster runs images: name one with --image";
+        return Some(Problem::invalid("image", text));
+    }
+    None
 }

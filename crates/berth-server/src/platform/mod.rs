@@ -24,7 +24,7 @@ mod tests;
 
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
-pub(crate) use record::{Parked, Record, TaskRecord, VolumeRecord};
+pub(crate) use record::{Parked, Record, Stop, TaskRecord, VolumeRecord};
 pub(crate) use submit::{HOST_IMAGE, user_ids};
 pub(crate) use view::kind_text;
 
@@ -35,11 +35,10 @@ use berth_types::{
     Action, Change, ChangeError, DepartmentId, NodeId, Outcome, Phase, Policy, ProjectId, Span, StopReason,
     Time, WorkloadId,
 };
-use record::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that is known.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Platform {
     engine: Engine,
     /// Unfinished workloads, parked ones included.
@@ -51,6 +50,8 @@ pub(crate) struct Platform {
     projects: BTreeMap<String, ProjectId>,
     departments: BTreeMap<String, DepartmentId>,
     volumes: BTreeMap<String, VolumeRecord>,
+    /// Finished work that a cluster still shows; on one machine that is in the store.
+    over: BTreeMap<WorkloadId, berth_api::Workload>,
     /// The next number nobody has yet; ids of all kinds are drawn from it.
     next_id: u64,
     /// What is due when only time passes, by when.
@@ -64,7 +65,7 @@ pub(crate) struct Platform {
 }
 
 /// What a stretch of happenings leads to.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct News {
     /// What happened, to be written down.
     pub(crate) logged: Vec<Logged>,
@@ -85,6 +86,7 @@ impl Platform {
             projects: BTreeMap::new(),
             departments: BTreeMap::new(),
             volumes: BTreeMap::new(),
+            over: BTreeMap::new(),
             next_id: 1,
             due: BTreeSet::new(),
             wake: None,
@@ -455,6 +457,30 @@ impl Platform {
 
     pub(crate) fn record(&self, id: WorkloadId) -> Option<&Record> {
         self.records.get(&id)
+    }
+
+    /// What others placed in a cluster takes its room, and is nobody's project.
+    pub(crate) fn forget_strangers(&mut self) {
+        self.projects.retain(|name, _| !name.starts_with('('));
+    }
+
+    /// How many projects there are.
+    pub(crate) fn project_count(&self) -> usize {
+        self.projects.len()
+    }
+
+    /// A finished workload that a cluster still shows.
+    pub(crate) fn over(&self, id: WorkloadId) -> Option<&berth_api::Workload> {
+        self.over.get(&id)
+    }
+
+    /// Finished work that a cluster still shows, the last to end first.
+    pub(crate) fn all_over(&self) -> Vec<&berth_api::Workload> {
+        let mut over: Vec<_> = self.over.values().collect();
+        over.sort_by_key(|workload| {
+            std::cmp::Reverse((workload.ended.as_ref().map(|ended| ended.at), workload.id))
+        });
+        over
     }
 
     pub(crate) fn project_id(&self, name: &str) -> Option<ProjectId> {

@@ -2,7 +2,7 @@
 
 use super::{Platform, Record, VolumeRecord};
 use berth_engine::Engine;
-use berth_types::{ChangeError, NodeId, Policy, State};
+use berth_types::{ChangeError, NodeId, Policy, State, WorkloadId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +35,22 @@ impl Platform {
     /// The platform as an image shows it.
     pub(crate) fn from_image(policy: Policy, image: Image) -> Result<Self, ChangeError> {
         let Image { version: _, state, records, volumes, draining, next_id } = image;
+        let mut platform = Self::of_parts(policy, state, records, Vec::new(), draining, next_id)?;
+        platform.volumes = volumes.into_iter().map(|volume| (volume.name.clone(), volume)).collect();
+        let ids: Vec<_> = platform.records.keys().copied().collect();
+        ids.into_iter().for_each(|id| platform.note_due(id));
+        Ok(platform)
+    }
+
+    /// The platform that these are.
+    pub(crate) fn of_parts(
+        policy: Policy,
+        state: State,
+        records: Vec<Record>,
+        over: Vec<berth_api::Workload>,
+        draining: BTreeSet<NodeId>,
+        next_id: u64,
+    ) -> Result<Self, ChangeError> {
         let mut platform = Self::new(policy.clone());
         platform.engine = Engine::with_state(policy, &state)?;
         platform.nodes = state.nodes.values().map(|node| (node.name.clone(), node.id)).collect();
@@ -45,11 +61,9 @@ impl Platform {
         platform.names =
             records.iter().map(|record| ((record.project, record.name.clone()), record.id)).collect();
         platform.records = records.into_iter().map(|record| (record.id, record)).collect::<BTreeMap<_, _>>();
-        platform.volumes = volumes.into_iter().map(|volume| (volume.name.clone(), volume)).collect();
+        platform.over = over.into_iter().map(|workload| (WorkloadId(workload.id), workload)).collect();
         platform.draining = draining;
         platform.next_id = next_id;
-        let ids: Vec<_> = platform.records.keys().copied().collect();
-        ids.into_iter().for_each(|id| platform.note_due(id));
         Ok(platform)
     }
 }

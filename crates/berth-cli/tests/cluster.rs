@@ -1,0 +1,234 @@
+//! The report's own scenario, typed as in the report, against Berth on a real Kubernetes API server.
+
+mod support;
+
+use berth_gate::Gate;
+use berth_kube::run;
+use berth_server::Serving;
+use berth_testbed::{Cluster, NodeSpec};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use std::{process::Command, sync::Arc, thread};
+use support::{
+    Home,
+    live::until,
+    typed::{SECTION_4_8, SECTION_4_9, SECTION_4_10},
+};
+use tokio::sync::oneshot;
+
+/// Berth on a cluster: the operator and the API in front, inside of this process.
+struct Berth {
+    home: Home,
+    cluster: Cluster,
+    stop: Option<oneshot::Sender<()>>,
+    running: Option<thread::JoinHandle<()>>,
+}
+
+impl Berth {
+    fn start(nodes: Vec<NodeSpec>) -> Option<Self> {
+        if let Err(reason) = Cluster::available() {
+            eprintln!("NOT TESTED: the report on Kubernetes: {reason}");
+            return None;
+        }
+        let cluster =
+            Cluster::start(berth_testbed::Options { nodes, ..Default::default() }).expect("it starts");
+        let home = Home::new();
+        let (kubeconfig, folder) = (cluster.kubeconfig().to_owned(), home.server_folder());
+        let (answers_at, answers) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            runtime.expect("a runtime").block_on(async move {
+                let config = run::config(Some(&kubeconfig)).await.expect("a kubeconfig");
+                let client = run::client(config).expect("a client");
+                run::install(&client).await.expect("the resources are accepted");
+                let namespaces: Api<Namespace> = Api::all(client.clone());
+                let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "berth-system" } });
+                let parameters = PatchParams::apply("test");
+                namespaces.patch("berth-system", &parameters, &Patch::Apply(namespace)).await.expect("a namespace");
+                let (end, ended) = oneshot::channel::<()>();
+                let operator = tokio::spawn(run::run(client.clone(), run::Options::new("berth-system"), async {
+                    let _ = ended.await;
+                }));
+                let gate = Gate::open(client).await.expect("the cluster is seen");
+                let serving = Serving {
+                    folder,
+                    listen: "127.0.0.1:0".parse().expect("an address"),
+                    user: "ada".into(),
+                    clock: berth_server::now,
+                };
+                let served = berth_server::serve(serving, Arc::new(gate), answers_at, async {
+                    let _ = stopped.await;
+                });
+                served.await.expect("it serves");
+                let _ = end.send(());
+                operator.await.expect("no panic").expect("the operator stops well");
+            });
+        });
+        answers.blocking_recv().expect("it answers");
+        Some(Self { home, cluster, stop: Some(stop), running: Some(running) })
+    }
+
+    fn run(&self, line: &str) -> String {
+        let ran = self.home.run(line);
+        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        ran.stdout
+    }
+
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.run(&format!("{line} -o json"))).expect("is JSON")
+    }
+
+    fn kubectl(&self, line: &str) -> String {
+        let kubectl = berth_testbed::kubectl().expect("kubectl is there with the rest");
+        let ran = Command::new(kubectl)
+            .args(line.split_whitespace())
+            .env("KUBECONFIG", self.cluster.kubeconfig())
+            .env("KUBECACHEDIR", self.home.path())
+            .output()
+            .expect("kubectl starts");
+        assert!(ran.status.success(), "kubectl {line}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    }
+
+    /// GPUs over quota of every team and who is pending, by Berth's lists.
+    fn standing(&self) -> Vec<String> {
+        let projects = self.json("berth project list");
+        let workloads = self.json("berth list -A");
+        let workloads = workloads["items"].as_array().expect("workloads");
+        let row = |project: &Value| {
+            let pending = workloads
+                .iter()
+                .filter(|one| one["project"] == project["name"] && one["status"] == "Pending");
+            let pending: Vec<&str> = pending.filter_map(|one| one["name"].as_str()).collect();
+            let name = project["name"].as_str().expect("a name");
+            format!(
+                "{name} {}/{} [{}]",
+                project["allocated"],
+                project["settings"]["quota"],
+                pending.join(" ")
+            )
+        };
+        projects["items"].as_array().expect("projects").iter().map(row).collect()
+    }
+
+    /// The same by `kubectl get workloads`, without the quotas it does not show.
+    fn pending_by_kubectl(&self) -> Vec<String> {
+        let list = self.kubectl("get workloads -A --no-headers");
+        let rows = list.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let mut pending: Vec<String> =
+            rows.filter(|row| row[2] == "Pending").map(|row| row[1].to_owned()).collect();
+        pending.sort();
+        pending
+    }
+
+    fn expect(&self, expected: [&str; 4], running: usize) {
+        let mut last = Vec::new();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            last.clone_from(&self.standing());
+            let list = self.run("runai list -A");
+            let settled =
+                list.lines().skip(1).all(|row| row.contains(" Running ") || row.contains(" Pending "));
+            let count = list.lines().filter(|row| row.contains(" Running ")).count();
+            if settled && last == expected && count == running {
+                break;
+            }
+            assert!(
+                std::time::Instant::now() < end,
+                "expected {expected:?} with {running} running, found {last:?}\n{list}"
+            );
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let names = |row: &&str| -> Vec<String> {
+            let inside = row.split_once('[').and_then(|(_, rest)| rest.strip_suffix(']')).unwrap_or_default();
+            inside.split_whitespace().map(str::to_owned).collect()
+        };
+        let mut pending: Vec<String> = expected.iter().flat_map(names).collect();
+        pending.sort();
+        until("kubectl shows the same", || self.pending_by_kubectl() == pending);
+    }
+}
+
+impl Drop for Berth {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        let ended = self.running.take().map(thread::JoinHandle::join);
+        if !thread::panicking() {
+            assert!(ended.is_none_or(|ended| ended.is_ok()), "it ends well");
+        }
+    }
+}
+
+#[test]
+fn the_sequences_of_the_report_reach_its_four_states_on_kubernetes() {
+    let Some(berth) = Berth::start(vec![NodeSpec::dgx1(2).with_dra()]) else { return };
+    for (team, quota) in [("team-a", 4), ("team-b", 2), ("team-c", 2), ("team-d", 8)] {
+        berth.run(&format!("berth project create {team} --quota {quota}"));
+    }
+    for line in SECTION_4_8 {
+        let said = berth.run(line);
+        assert!(said.contains("has been submitted successfully"), "{line}: {said}");
+    }
+    berth.expect(["team-a 4/4 []", "team-b 4/2 []", "team-c 4/2 []", "team-d 4/8 []"], 13);
+    let task = |name: &str| berth.json(&format!("berth get {name}"))["tasks"][0].clone();
+    assert_eq!(task("team-b/b-1-g06")["devices"], task("team-b/b-2-g04")["devices"]);
+    assert_eq!(task("team-c/c-1-g05")["devices"], task("team-c/c-3-g02")["devices"]);
+    assert_eq!(
+        task("team-c/c-1-g05")["gpu_memory"],
+        16_255u64 << 20,
+        "half of a device is what the report shows"
+    );
+    // The same in the words of Kubernetes: bound Pods, and claims with their devices.
+    let claims = berth.kubectl("get resourceclaims -A -o json");
+    let claims: Value = serde_json::from_str(&claims).expect("is JSON");
+    let allocated = claims["items"]
+        .as_array()
+        .expect("claims")
+        .iter()
+        .filter(|claim| claim["status"]["allocation"].is_object());
+    assert_eq!(allocated.count(), 13);
+    let pods = berth.kubectl("get pods -A --field-selector spec.nodeName!= -o name -l berth.dev/workload");
+    assert_eq!(pods.lines().count(), 13);
+
+    SECTION_4_9.iter().for_each(|line| drop(berth.run(line)));
+    berth.expect(["team-a 4/4 []", "team-b 2/2 [b-4-gg]", "team-c 2/2 [c-4-gg]", "team-d 8/8 []"], 13);
+    let why = berth.json("berth why team-b/b-4-gg");
+    assert_eq!(why["rule"], "no-capacity", "{why}");
+
+    SECTION_4_10.iter().for_each(|line| drop(berth.run(line)));
+    let queued = [
+        "team-a 4/4 [a-3-gg a-4-gg]",
+        "team-b 2/2 [b-4-gg b-5-gg]",
+        "team-c 2/2 [c-4-gg c-6-gg]",
+        "team-d 8/8 []",
+    ];
+    berth.expect(queued, 13);
+
+    berth.run("runai delete -p team-d d-1-gggg d-2-gg d-3-gg");
+    berth.expect(["team-a 8/4 []", "team-b 4/2 [b-5-gg]", "team-c 4/2 [c-6-gg]", "team-d 0/8 []"], 14);
+
+    what_is_made_with_kubectl_is_shown_at_once(&berth);
+}
+
+fn what_is_made_with_kubectl_is_shown_at_once(berth: &Berth) {
+    let file = berth.home.path().join("workload.yaml");
+    let text = "apiVersion: berth.dev/v1alpha1\nkind: Workload\nmetadata: {name: by-hand, namespace: berth-team-d}\n\
+                spec: {image: berth/quickstart, gpus: 1, user: bob}\n";
+    std::fs::write(&file, text).expect("a file");
+    berth.kubectl(&format!("apply -f {}", file.display()));
+    until("it is listed", || berth.run("berth list -p team-d").contains("by-hand"));
+    berth.run("berth suspend by-hand -p team-d");
+    let spec = berth.kubectl("get workload by-hand -n berth-team-d -o jsonpath={.spec.suspend}");
+    assert_eq!(spec, "true");
+    until("it is suspended", || berth.json("berth get team-d/by-hand")["status"] == "Suspended");
+    berth.run("berth resume by-hand -p team-d");
+    berth.run("berth delete by-hand -p team-d");
+    until("it is gone", || !berth.kubectl("get workloads -n berth-team-d -o name").contains("by-hand"));
+}

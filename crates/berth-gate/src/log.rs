@@ -1,0 +1,99 @@
+//! What workloads print, through the API server.
+
+use crate::wish;
+use berth_api::{Code, LogQuery, Problem};
+use berth_kube::view::{PodView, View};
+use futures_util::AsyncReadExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, api::LogParams};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Pieces that may wait for a slow reader.
+const WAITING_MAX: usize = 16;
+/// The size of a piece.
+const PIECE: usize = 16 << 10;
+/// How long a follower waits for the next run before it looks whether somebody still reads.
+const LOOK_AROUND: Duration = Duration::from_secs(2);
+
+/// Reads what a worker prints, run after run while somebody follows.
+pub(crate) async fn read(
+    client: &Client,
+    view: &View,
+    project: &str,
+    name: &str,
+    query: LogQuery,
+) -> Result<mpsc::Receiver<Vec<u8>>, Problem> {
+    let namespace = wish::namespace(view, project)?;
+    let first = newest(view, &namespace, name, &query, 0);
+    if first.is_none() && !query.follow {
+        let text = format!("{project}/{name} has not run yet, or its Pods are gone");
+        let hint = format!("`berth why {name} -p {project}` says what it waits for");
+        return Err(Problem::new(Code::NotFound, text).hint(hint));
+    }
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let (view, name) = (view.clone(), name.to_owned());
+    tokio::spawn(async move {
+        let mut tail = query.tail.and_then(|lines| i64::try_from(lines).ok());
+        let mut run = 0;
+        while !sender.is_closed() {
+            let pod = view.until(LOOK_AROUND, |_| newest(&view, &namespace, &name, &query, run)).await;
+            let is_there = view.read().workload(&namespace, &name).is_some_and(|(_, workload)| {
+                let phase = workload.status.as_ref().and_then(|status| status.phase);
+                !phase.is_some_and(berth_kube::api::WorkloadPhase::is_final)
+            });
+            match pod {
+                Some(pod) => {
+                    run = pod.run;
+                    let parameters =
+                        LogParams { follow: query.follow, tail_lines: tail.take(), ..LogParams::default() };
+                    if !send(&pods, &pod.name, &parameters, &sender).await {
+                        return;
+                    }
+                }
+                None if !is_there => return,
+                None => {}
+            }
+            if !query.follow || query.run.is_some() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// The newest Pod after a run that can have printed something.
+fn newest(view: &View, namespace: &str, name: &str, query: &LogQuery, after: u32) -> Option<PodView> {
+    let reading = view.read();
+    let (id, _) = reading.workload(namespace, name)?;
+    let asked = |pod: &PodView| {
+        pod.rank == query.rank.unwrap_or(0)
+            && query.run.is_none_or(|run| pod.run == run)
+            && pod.run > after
+            && (pod.running || pod.over)
+    };
+    reading.pods(id).into_iter().filter(asked).next_back()
+}
+
+/// Sends the log of one Pod; whether somebody still reads.
+async fn send(pods: &Api<Pod>, pod: &str, parameters: &LogParams, sender: &mpsc::Sender<Vec<u8>>) -> bool {
+    let mut log = match pods.log_stream(pod, parameters).await {
+        Ok(log) => Box::pin(log),
+        Err(error) => {
+            tracing::debug!(pod, %error, "its log cannot be read");
+            return !sender.is_closed();
+        }
+    };
+    let mut piece = vec![0; PIECE];
+    loop {
+        match log.read(&mut piece).await {
+            Ok(0) | Err(_) => return !sender.is_closed(),
+            Ok(read) => {
+                if sender.send(piece[..read].to_vec()).await.is_err() {
+                    return false;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Serves the API of a cluster: everything that [`crate::run`] does but run anything.
+
+use crate::{
+    Folder, ServerError, Shutdown,
+    auth::Door,
+    cluster::{Cluster, Mirror},
+    controller::Shared,
+    feed::Feed,
+    http,
+    platform::Platform,
+};
+use berth_api::RunningServer;
+use berth_store::{Settings, Store};
+use berth_types::{Policy, Time};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, RwLock, atomic::AtomicU64, mpsc},
+};
+use tokio::sync::oneshot;
+
+/// How the API of a cluster is served.
+#[derive(Debug, Clone)]
+pub struct Serving {
+    /// Where its token and the history for charts are; losing it loses those.
+    pub folder: PathBuf,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Who acts when a caller does not say.
+    pub user: String,
+    /// The time by which it speaks.
+    pub clock: fn() -> Time,
+}
+
+/// Serves until somebody asks for the end: over the API, or by `stop`. Tells its address once it answers.
+pub async fn serve(
+    serving: Serving,
+    cluster: Arc<dyn Cluster>,
+    answers_at: oneshot::Sender<SocketAddr>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServerError> {
+    if !serving.listen.ip().is_loopback() {
+        return Err(ServerError::NotLoopback(serving.listen));
+    }
+    let folder = Folder::at(&serving.folder);
+    folder.prepare()?;
+    let (store, _) = Store::open(&folder.store(), &Settings::default())?;
+    let door = Door::new(folder.token()?, serving.user.clone());
+    let listener = tokio::net::TcpListener::bind(serving.listen)
+        .await
+        .map_err(|source| ServerError::Listen { address: serving.listen, source })?;
+    let address =
+        listener.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
+    let policy = Policy::default();
+    let shared = Arc::new(Shared {
+        platform: RwLock::new(Platform::new(policy.clone())),
+        seq: AtomicU64::new(0),
+        epoch: AtomicU64::new(0),
+        commands: AtomicU64::new(0),
+        plans: AtomicU64::new(0),
+        clock: serving.clock,
+    });
+    let mirror = Mirror::start(cluster, Arc::clone(&shared), policy);
+    // Commands go to the cluster, so nobody listens here.
+    let (messages, _) = mpsc::channel();
+    let (ask_stop, mut stop_asked) = oneshot::channel::<Shutdown>();
+    let (http_stop, http_stopped) = oneshot::channel();
+    let state = http::AppState::new(http::Parts {
+        shared,
+        store: Arc::new(store),
+        feed: Arc::new(Feed::new(0)),
+        tasks: None,
+        mirror: Some(mirror),
+        messages,
+        door,
+        folder: folder.clone(),
+        declared: false,
+        started: (serving.clock)(),
+        stop: ask_stop,
+    });
+    let serving = tokio::spawn(http::serve(listener, state, http_stopped));
+    folder.write_server_file(&RunningServer {
+        address: format!("http://{address}"),
+        pid: std::process::id(),
+        version: berth_api::release().into(),
+    })?;
+    // Whoever started it may have stopped caring.
+    let _ = answers_at.send(address);
+    tokio::select! {
+        () = stop => {}
+        _ = &mut stop_asked => {}
+    }
+    let _ = http_stop.send(());
+    let _ = serving.await;
+    folder.remove_server_file();
+    Ok(())
+}
