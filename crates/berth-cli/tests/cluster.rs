@@ -116,9 +116,10 @@ impl Berth {
         projects["items"].as_array().expect("projects").iter().map(row).collect()
     }
 
-    /// The same by `kubectl get workloads`, without the quotas it does not show.
+    /// The same by kubectl, without the quotas it does not show. The group is named because newer clusters have Workloads of
+    /// their own.
     fn pending_by_kubectl(&self) -> Vec<String> {
-        let list = self.kubectl("get workloads -A --no-headers");
+        let list = self.kubectl("get workloads.berth.dev -A --no-headers");
         let rows = list.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
         let mut pending: Vec<String> =
             rows.filter(|row| row[2] == "Pending").map(|row| row[1].to_owned()).collect();
@@ -225,10 +226,10 @@ fn what_is_made_with_kubectl_is_shown_at_once(berth: &Berth) {
     berth.kubectl(&format!("apply -f {}", file.display()));
     until("it is listed", || berth.run("berth list -p team-d").contains("by-hand"));
     berth.run("berth suspend by-hand -p team-d");
-    let spec = berth.kubectl("get workload by-hand -n berth-team-d -o jsonpath={.spec.suspend}");
+    let spec = berth.kubectl("get workloads.berth.dev by-hand -n berth-team-d -o jsonpath={.spec.suspend}");
     assert_eq!(spec, "true");
     until("it is suspended", || berth.json("berth get team-d/by-hand")["status"] == "Suspended");
     berth.run("berth resume by-hand -p team-d");
     berth.run("berth delete by-hand -p team-d");
-    until("it is gone", || !berth.kubectl("get workloads -n berth-team-d -o name").contains("by-hand"));
+    until("it is gone", || !berth.kubectl("get workloads.berth.dev -n berth-team-d -o name").contains("by-hand"));
 }

@@ -112,9 +112,10 @@ fn follow(world: &RwLock<World>, heard: &Receiver<News>, changed: &watch::Sender
     let mut seen = Vec::new();
     loop {
         // When the last view is gone, so is the reason to look.
-        if changed.send((*changed.borrow()).wrapping_add(1)).is_err() {
+        if changed.is_closed() {
             return;
         }
+        changed.send_modify(|count| *count = count.wrapping_add(1));
         let mut next = heard.recv_timeout(SLEEP);
         loop {
             match next {
