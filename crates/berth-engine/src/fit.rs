@@ -90,6 +90,8 @@ const NOT_ACCEPTED: Cell = Cell { domain: NO_DOMAIN, copies: 0, seen: 0, empty_c
 pub(crate) struct Fit {
     view: View,
     cells: Vec<Cell>,
+    /// Nodes it accepts: cells are many and far apart, and most changes are of nodes that some shape cannot use.
+    accepted: Vec<u64>,
     free: DomainSums,
     /// Nodes with room, and how many there are.
     has_room: Vec<u64>,
@@ -113,6 +115,7 @@ impl Fit {
         let mut fit = Self {
             view: View::Free,
             cells: Vec::new(),
+            accepted: Vec::new(),
             free: DomainSums::default(),
             has_room: Vec::new(),
             with_room: 0,
@@ -138,6 +141,7 @@ impl Fit {
         Self {
             view,
             cells: self.cells.iter().map(|cell| Cell { copies: 0, seen: 0, ..*cell }).collect(),
+            accepted: self.accepted.clone(),
             free: DomainSums::default(),
             has_room: vec![0; self.has_room.len()],
             with_room: 0,
@@ -153,6 +157,7 @@ impl Fit {
 
     fn make_room_for(&mut self, nodes: usize) {
         self.cells.resize(nodes, NOT_ACCEPTED);
+        self.accepted.resize(nodes.div_ceil(64), 0);
         self.has_room.resize(nodes.div_ceil(64), 0);
         if let Some(ranking) = &mut self.ranking {
             ranking.make_room_for(nodes);
@@ -172,6 +177,7 @@ impl Fit {
         }
         self.set_copies(slot, 0);
         let known = std::mem::replace(&mut self.cells[at], NOT_ACCEPTED);
+        self.accepted[at / 64] &= !(1 << (at % 64));
         if known.domain != NO_DOMAIN {
             self.empty.change(known.domain, known.empty_copies, 0);
         }
@@ -192,6 +198,7 @@ impl Fit {
         let empty_copies = if node.ready { node.copies_when_empty(shape) } else { 0 };
         let share = node.share_if_alike(shape).unwrap_or(0);
         self.cells[at] = Cell { domain, empty_copies, share, ..NOT_ACCEPTED };
+        self.accepted[at / 64] |= 1 << (at % 64);
         if node.ready {
             self.empty.change(domain, 0, empty_copies);
             self.most_on_one = self.most_on_one.max(empty_copies);
@@ -219,8 +226,11 @@ impl Fit {
     }
 
     fn update(&mut self, shape: &Shape, nodes: &[Option<NodeSlot>], slot: u32) {
+        if self.accepted[slot as usize / 64] >> (slot % 64) & 1 == 0 {
+            return;
+        }
         let cell = &mut self.cells[slot as usize];
-        let Some(node) = nodes[slot as usize].as_ref().filter(|_| cell.domain != NO_DOMAIN) else { return };
+        let Some(node) = nodes[slot as usize].as_ref() else { return };
         let version = if self.view == View::Free { node.version } else { node.takeable_version };
         if std::mem::replace(&mut cell.seen, version) == version {
             return;

@@ -46,8 +46,7 @@ struct Budget {
 pub(crate) struct Ledger {
     rule: Rule,
     line: Line,
-    /// The topmost account to charge for a victim of a project; none when nothing may be taken from it.
-    tops: Positions<Option<u32>>,
+    /// Of accounts from which something is taken, or was.
     budgets: Positions<Budget>,
     /// Accounts in which more was taken than may be.
     broken: u32,
@@ -66,15 +65,7 @@ impl Ledger {
                 *within = all;
             }
         }
-        Self {
-            rule,
-            line,
-            tops: Positions::default(),
-            budgets: Positions::default(),
-            broken: 0,
-            ask,
-            within_from,
-        }
+        Self { rule, line, budgets: Positions::default(), broken: 0, ask, within_from }
     }
 
     /// By which rule victims of others are taken.
@@ -82,8 +73,8 @@ impl Ledger {
         self.rule
     }
 
-    /// Whether anything may be taken from a project.
-    pub(crate) fn may_take_from(&mut self, pool: &Pool, project: u32) -> bool {
+    /// The topmost account to charge for a victim of a project; none when nothing may be taken from it.
+    fn top_of(&self, pool: &Pool, project: u32) -> Option<u32> {
         // Most projects are not above the line at all, and that is seen without looking further up.
         let node = pool.tree.at(project);
         let other_dimensions = node.other_quotas != [None; 2] || !node.model_quotas.is_empty();
@@ -93,20 +84,7 @@ impl Ledger {
             Rule::Share => used > node.share,
             Rule::None => false,
         };
-        if !above {
-            return false;
-        }
-        if let Some(top) = self.tops.get(project) {
-            return top.is_some();
-        }
-        let top = self.find_top(pool, project);
-        self.tops.insert(project, top);
-        top.is_some()
-    }
-
-    /// Opens the budgets of all accounts that a victim of a project is charged to, if all of them allow some taking.
-    fn find_top(&mut self, pool: &Pool, project: u32) -> Option<u32> {
-        if self.rule == Rule::None || project == self.ask.project {
+        if !above || project == self.ask.project {
             return None;
         }
         let (mine, theirs) = pool.tree.below_common(self.ask.project, project);
@@ -121,25 +99,28 @@ impl Ledger {
                 return None;
             }
         }
-        for (position, node) in levels(pool, self.rule, project, theirs) {
-            let excess = self.excess(node);
-            if excess.iter().all(|above| *above <= 0) {
-                return None;
-            }
-            if self.budgets.get(position).is_none() {
-                self.budgets.insert(position, Budget { excess, taken: [0; 4], sizes: Default::default() });
-            }
-        }
-        Some(theirs)
+        let mut levels = levels(pool, self.rule, project, theirs);
+        levels.all(|(_, node)| self.is_above(node)).then_some(theirs)
     }
 
-    /// The budgets a victim of a project is charged to; none when nothing may be taken from it.
-    fn budgets_of<'a>(&'a self, pool: &'a Pool, project: u32) -> Option<impl Iterator<Item = &'a Budget>> {
-        let top = (*self.tops.get(project)?)?;
-        Some(
-            levels(pool, self.rule, project, top)
-                .map(|(position, _)| self.budgets.get(position).expect("a level has a budget")),
-        )
+    /// What each account has above the line that a victim of a project is charged to; none when nothing may be taken from
+    /// it.
+    fn excess_of<'a>(
+        &'a self,
+        pool: &'a Pool,
+        project: u32,
+    ) -> Option<impl Iterator<Item = (u32, [i128; 4])>> {
+        let top = self.top_of(pool, project)?;
+        let levels = levels(pool, self.rule, project, top);
+        Some(levels.map(|(position, node)| (position, self.excess(node))))
+    }
+
+    /// Whether an account is above the line in any dimension the claimant asks for; nearly always GPUs tell.
+    fn is_above(&self, node: &Node) -> bool {
+        let by_gpus = self.rule != Rule::Share
+            && self.ask.amounts[GPU] > 0
+            && node.quota_in(GPU).is_some_and(|quota| node.used.amounts[GPU] > quota);
+        by_gpus || self.excess(node).iter().any(|above| *above > 0)
     }
 
     /// How far an account is above the line, in the dimensions the claimant asks for.
@@ -178,9 +159,13 @@ impl Ledger {
     }
 
     fn change(&mut self, pool: &Pool, project: u32, size: &Dimensions, take: bool) {
-        let Some(Some(top)) = self.tops.get(project).copied() else { return };
-        for (position, _) in levels(pool, self.rule, project, top) {
-            let budget = self.budgets.get_mut(position).expect("a level has a budget");
+        let Some(top) = self.top_of(pool, project) else { return };
+        for (position, node) in levels(pool, self.rule, project, top) {
+            if self.budgets.get(position).is_none() {
+                let excess = self.excess(node);
+                self.budgets.insert(position, Budget { excess, taken: [0; 4], sizes: Default::default() });
+            }
+            let budget = self.budgets.get_mut(position).expect("was just opened");
             let before = budget.holds(self.line);
             budget.change(size, take);
             match (before, budget.holds(self.line)) {
@@ -196,25 +181,26 @@ impl Ledger {
         self.broken == 0
     }
 
-    /// The largest victim a project could give without going below the line.
-    pub(crate) fn largest_from(&mut self, pool: &Pool, project: u32) -> u64 {
-        if self.rule != Rule::Share || !self.may_take_from(pool, project) {
-            return u64::MAX;
+    /// The largest victim a project could give without going below the line, if it could give any.
+    pub(crate) fn largest_from(&self, pool: &Pool, project: u32) -> Option<u64> {
+        let accounts = self.excess_of(pool, project)?;
+        if self.rule != Rule::Share {
+            return Some(u64::MAX);
         }
-        let Some(budgets) = self.budgets_of(pool, project) else { return u64::MAX };
-        let least = budgets.map(|budget| budget.excess[GPU]).min().unwrap_or(0);
-        u64::try_from(least).unwrap_or(0)
+        let least = accounts.map(|(_, excess)| excess[GPU]).min().unwrap_or(0);
+        Some(u64::try_from(least).unwrap_or(0))
     }
 
     /// GPUs that a project can still give beside what is charged already; no bound where more than GPUs decides, or
     /// where the last may straddle the line.
     pub(crate) fn most_left(&self, pool: &Pool, project: u32) -> u64 {
-        let Some(budgets) = self.budgets_of(pool, project).filter(|_| self.line == Line::Keep) else {
+        let Some(accounts) = self.excess_of(pool, project).filter(|_| self.line == Line::Keep) else {
             return u64::MAX;
         };
-        let left = budgets.map(|budget| match budget.by_gpus_alone() {
+        let left = accounts.map(|(position, excess)| match by_gpus_alone(&excess) {
             true => {
-                budget.excess[GPU].max(0) as u128 - budget.taken[GPU].min(budget.excess[GPU].max(0) as u128)
+                let taken = self.budgets.get(position).map_or(0, |budget| budget.taken[GPU]);
+                (excess[GPU].max(0) as u128).saturating_sub(taken)
             }
             false => u128::MAX,
         });
@@ -222,21 +208,18 @@ impl Ledger {
     }
 
     /// The most GPUs that could ever be taken from a project, given the sizes of its victims.
-    pub(crate) fn most_from(&mut self, pool: &Pool, project: u32) -> u128 {
-        if !self.may_take_from(pool, project) {
-            return 0;
-        }
-        let Some(budgets) = self.budgets_of(pool, project) else { return 0 };
+    pub(crate) fn most_from(&self, pool: &Pool, project: u32) -> u128 {
+        let Some(accounts) = self.excess_of(pool, project) else { return 0 };
         let sizes: Vec<u64> =
             pool.queues[project as usize].victims.sizes().filter(|size| *size > 0).collect();
         let Some(largest) = sizes.iter().max() else { return 0 };
         let step = sizes.iter().fold(0, |step, size| greatest_common_divisor(step, *size));
-        let bound = budgets.map(|budget| {
+        let bound = accounts.map(|(_, excess)| {
             // Other dimensions may let more be taken; then GPUs alone prove nothing.
-            if !budget.by_gpus_alone() {
+            if !by_gpus_alone(&excess) {
                 return u128::MAX / 4;
             }
-            let above = budget.excess[GPU].max(0) as u128;
+            let above = excess[GPU].max(0) as u128;
             match (above, self.line) {
                 (0, _) => 0,
                 (above, Line::Keep) => above / u128::from(step) * u128::from(step),
@@ -249,12 +232,12 @@ impl Ledger {
     }
 }
 
-impl Budget {
-    /// Whether only GPUs are above the line.
-    fn by_gpus_alone(&self) -> bool {
-        self.excess[1..].iter().all(|above| *above <= 0)
-    }
+/// Whether only GPUs are above the line.
+fn by_gpus_alone(excess: &[i128; 4]) -> bool {
+    excess[1..].iter().all(|above| *above <= 0)
+}
 
+impl Budget {
     fn change(&mut self, size: &Dimensions, take: bool) {
         for (dimension, size) in size.iter().copied().enumerate() {
             // Only dimensions above the line can allow a taking.

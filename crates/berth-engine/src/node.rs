@@ -189,6 +189,10 @@ pub(crate) struct NodeSlot {
     pub(crate) occupied: Free,
     /// Slots of workloads with a decided place here, one entry per place.
     pub(crate) tasks: Vec<u32>,
+    /// Positions of their projects, in the same order.
+    pub(crate) projects: Vec<u32>,
+    /// How many of those places are held.
+    pub(crate) held: u32,
     /// Running preemptible workloads that are here and nowhere else.
     pub(crate) victims: Vec<(u32, Brief)>,
     pub(crate) devices: Vec<Device>,
@@ -214,6 +218,8 @@ impl NodeSlot {
             occupied: free,
             reserved: Vec::new(),
             tasks: Vec::new(),
+            projects: Vec::new(),
+            held: 0,
             victims: Vec::new(),
             occupants: 0,
             version: 1,
@@ -254,6 +260,8 @@ impl NodeSlot {
         self.occupied = known.occupied;
         self.reserved = known.reserved;
         self.tasks = known.tasks;
+        self.projects = known.projects;
+        self.held = known.held;
         self.victims = known.victims;
         self.occupants = known.occupants;
     }

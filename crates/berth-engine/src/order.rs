@@ -12,6 +12,7 @@ use berth_types::{Phase, Time, Workload, WorkloadId};
 use std::{
     cmp::{Ordering, Reverse},
     collections::BTreeMap,
+    num::NonZeroU32,
 };
 
 /// The workload a project or department would start next.
@@ -48,7 +49,7 @@ pub(crate) enum Next {
 
 /// Who is first below every account.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Contest {
+struct Contest {
     /// By position in the tree.
     best: Vec<Option<Head>>,
     /// The child whose head is the best of a department; of no meaning where there is none.
@@ -57,13 +58,14 @@ pub(crate) struct Contest {
     stale: Marks,
     /// Accounts all of whose children must be compared again, not only those that changed.
     unordered: Vec<bool>,
-    /// Accounts that were looked at since their parent was.
-    fresh: Vec<bool>,
+    /// Those of the children of an account that were looked at since it was: the last for the account, and the one before
+    /// for each child.
+    fresh: Vec<(Option<NonZeroU32>, Option<NonZeroU32>)>,
 }
 
 /// Some accounts: a bit for each, by position in the tree.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Marks {
+struct Marks {
     words: Vec<u64>,
     /// No word from here on has a bit.
     end: usize,
@@ -108,16 +110,30 @@ impl Contest {
         self.best_child.resize(accounts, 0);
         // What is new was never compared.
         self.unordered.resize(accounts, true);
-        self.fresh.resize(accounts, false);
+        self.fresh.resize(accounts, (None, None));
     }
 
     /// Who is first below an account.
-    pub(crate) fn at(&self, position: u32) -> Option<Head> {
+    fn at(&self, position: u32) -> Option<Head> {
         self.best.get(position as usize).copied().flatten()
     }
 
+    /// A child of an account was looked at.
+    fn note_fresh(&mut self, parent: u32, child: u32) {
+        // No child is the root, which is at position 0.
+        let last =
+            self.fresh[parent as usize].0.replace(NonZeroU32::new(child).expect("a child is not the root"));
+        self.fresh[child as usize].1 = last;
+    }
+
+    /// The children of an account that were looked at since it was.
+    fn fresh(&self, parent: u32) -> impl Iterator<Item = u32> {
+        let last = self.fresh[parent as usize].0;
+        std::iter::successors(last, |child| self.fresh[child.get() as usize].1).map(NonZeroU32::get)
+    }
+
     /// An account must be looked at again, with everything below it.
-    pub(crate) fn mark(&mut self, account: u32) {
+    fn mark(&mut self, account: u32) {
         self.stale.insert(account);
         if let Some(unordered) = self.unordered.get_mut(account as usize) {
             *unordered = true;
@@ -125,31 +141,47 @@ impl Contest {
     }
 }
 
-/// The contest of those that fit, for one set of classes that do.
-#[derive(Clone, Debug)]
-struct FittingContest {
+/// Who is first while one set of classes fits.
+#[derive(Clone, Debug, Default)]
+struct Contests {
     fitting: Vec<u32>,
-    contest: Contest,
-    /// How much of the log of changed projects it has seen.
-    seen: usize,
+    /// Of those who fit.
+    fits: Contest,
+    /// Of those who must take something.
+    takes: Contest,
+    /// How much it has seen of the logs of changed projects and of changed claims.
+    changed_seen: usize,
+    claims_seen: usize,
+    /// Grows with every use, so that the set is forgotten that was not met for longest.
+    used: u64,
+}
+
+impl Contests {
+    fn mark(&mut self, account: u32) {
+        self.fits.mark(account);
+        self.takes.mark(account);
+    }
 }
 
 /// What fits changes back and forth while evictions leave gaps that the next start fills; so many sets are remembered.
 const SETS_REMEMBERED: usize = 64;
 
+/// What changed is remembered for so many times the number of accounts, so that a set that comes back is not begun anew.
+const CHANGES_REMEMBERED: usize = 16;
+
 /// Heads by position in the tree, and what must be looked at again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads {
-    /// Those who must take something.
-    pub(crate) taking: Contest,
-    /// Those who fit; the contest used last is the last.
-    fitting_contests: Vec<FittingContest>,
+    /// For each set of classes that fitted, and how often any was used.
+    contests: Vec<Contests>,
+    contests_used: u64,
     /// Classes that fit, in order.
     fitting: Vec<u32>,
     /// Classes that are being looked at; kept so that looking needs no memory of its own.
     candidates: Vec<u32>,
-    /// Projects whose heads must be looked at again.
+    /// Projects whose heads must be looked at again, and those of which only a claim was opened or closed.
     changed: ChangeLog,
+    claims: ChangeLog,
     /// How often it was looked which classes fit, and how much of the log of changed nodes was seen then.
     round: u64,
     nodes_seen: usize,
@@ -170,8 +202,12 @@ impl Pool {
     /// The head of a project must be looked at again.
     pub(crate) fn mark_head(&mut self, project: u32) {
         self.queues[project as usize].forget_known();
-        self.heads.taking.mark(project);
-        self.heads.changed.push(project, self.tree.nodes.len());
+        self.heads.changed.push(project, CHANGES_REMEMBERED * self.tree.nodes.len());
+    }
+
+    /// Who of a project is first to take must be looked at again.
+    pub(crate) fn mark_claim(&mut self, project: u32) {
+        self.heads.claims.push(project, CHANGES_REMEMBERED * self.tree.nodes.len());
     }
 
     /// All heads and all claims must be looked at again.
@@ -183,16 +219,21 @@ impl Pool {
     pub(crate) fn next_head(&mut self) -> Option<Next> {
         if std::mem::take(&mut self.heads.all_stale) {
             self.reopen_all();
-            for class in &mut self.classes {
-                (class.leading, class.passed_over) = Default::default();
-            }
-            self.heads.taking = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting());
-            self.heads.fitting_contests.clear();
+            self.heads.contests.clear();
         }
         self.reopen_entitled();
-        let takes = self.best_that_takes();
-        let fits = self.best_that_fits();
-        self.choose(fits, takes)
+        let at = self.contests_of_fitting();
+        let mut contests = std::mem::take(&mut self.heads.contests[at]);
+        let takes = self.settle(&mut contests.takes, Self::taking_head);
+        // What was closed on the way was so for those who were just looked at.
+        contests.claims_seen = self.heads.claims.end();
+        let fits = match self.heads.fitting.is_empty() {
+            true => None,
+            false => self.settle(&mut contests.fits, Self::fitting_head),
+        };
+        let next = self.choose(fits, takes, &contests.takes);
+        self.heads.contests[at] = contests;
+        next
     }
 
     fn projects_with_waiting(&self) -> impl Iterator<Item = u32> {
@@ -202,7 +243,7 @@ impl Pool {
 
     /// Chooses between the best that fits and the best that takes. One that must take goes before those behind it in
     /// the queue of its project, and before others where it is compared with them.
-    fn choose(&self, fits: Option<Head>, takes: Option<Head>) -> Option<Next> {
+    fn choose(&self, fits: Option<Head>, takes: Option<Head>, contest: &Contest) -> Option<Next> {
         let (Some(fits), Some(takes)) = (fits, takes) else {
             return fits.map(|head| Next::Fits(head.slot)).or(takes.map(|head| Next::Takes(head.slot)));
         };
@@ -212,46 +253,93 @@ impl Pool {
         if turns.0.compare(&turns.1) == Ordering::Greater {
             return Some(Next::Takes(takes.slot));
         }
-        match self.heads.taking.at(fitting) {
+        match contest.at(fitting) {
             Some(before) if before.in_queue() < fits.in_queue() => Some(Next::Takes(before.slot)),
             _ => Some(Next::Fits(fits.slot)),
         }
     }
 
-    fn best_that_takes(&mut self) -> Option<Head> {
-        let mut contest = std::mem::take(&mut self.heads.taking);
-        let best = self.settle(&mut contest, Self::taking_head);
-        self.heads.taking = contest;
-        best
+    /// Where the contests of the classes that fit now are; all that changed since they were used is to be looked at again.
+    fn contests_of_fitting(&mut self) -> usize {
+        let known = self.heads.contests.iter().position(|known| known.fitting == self.heads.fitting);
+        let at = match known {
+            Some(at) => at,
+            None => self.remember(self.contests_beside_known()),
+        };
+        let Heads { contests, contests_used, changed, claims, .. } = &mut self.heads;
+        *contests_used += 1;
+        contests[at].used = *contests_used;
+        let logs = (changed.since(contests[at].changed_seen), claims.since(contests[at].claims_seen));
+        if let (Some(changed), Some(claims)) = logs {
+            changed.iter().for_each(|project| contests[at].mark(*project));
+            claims.iter().for_each(|project| contests[at].takes.mark(*project));
+            self.heads.contests[at].changed_seen = self.heads.changed.end();
+        } else {
+            let used = *contests_used;
+            self.heads.contests[at] = Contests { used, ..self.contests_anew() };
+        }
+        at
     }
 
-    fn best_that_fits(&mut self) -> Option<Head> {
-        if self.heads.fitting.is_empty() {
-            return None;
+    /// Remembers contests, instead of those that were not used for longest if there are too many; says where they are.
+    fn remember(&mut self, new: Contests) -> usize {
+        let contests = &mut self.heads.contests;
+        if contests.len() < SETS_REMEMBERED {
+            contests.push(new);
+            return contests.len() - 1;
         }
-        let known = self.heads.fitting_contests.iter().rposition(|known| known.fitting == self.heads.fitting);
-        let mut known = match known {
-            Some(at) => self.heads.fitting_contests.remove(at),
-            None => {
-                if self.heads.fitting_contests.len() == SETS_REMEMBERED {
-                    self.heads.fitting_contests.remove(0);
-                }
-                let contest = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting());
-                FittingContest {
-                    fitting: self.heads.fitting.clone(),
-                    contest,
-                    seen: self.heads.changed.end(),
-                }
-            }
+        let by_use = contests.iter_mut().enumerate().min_by_key(|(_, known)| known.used);
+        let (at, oldest) = by_use.expect("many sets are remembered");
+        *oldest = new;
+        at
+    }
+
+    fn contests_anew(&self) -> Contests {
+        let anew = || Contest::anew(self.tree.nodes.len(), self.projects_with_waiting());
+        Contests {
+            fitting: self.heads.fitting.clone(),
+            fits: anew(),
+            takes: anew(),
+            changed_seen: self.heads.changed.end(),
+            claims_seen: self.heads.claims.end(),
+            used: 0,
+        }
+    }
+
+    /// The contests of the classes that fit now, from those of the most similar set that is known: only who was first by
+    /// what came or went, or might be by it now, must be looked at again.
+    fn contests_beside_known(&self) -> Contests {
+        let fitting = &self.heads.fitting;
+        let known = self.heads.contests.iter();
+        let Some(nearest) = known.min_by_key(|known| differing(&known.fitting, fitting).count()) else {
+            return self.contests_anew();
         };
-        match self.heads.changed.since(known.seen) {
-            Some(changed) => changed.iter().for_each(|project| known.contest.mark(*project)),
-            None => known.contest = Contest::anew(self.tree.nodes.len(), self.projects_with_waiting()),
+        let mut contests = Contests { fitting: fitting.clone(), ..nearest.clone() };
+        let differing = differing(&nearest.fitting, fitting);
+        let (came, went): (Vec<u32>, Vec<u32>) =
+            differing.partition(|class| fitting.binary_search(class).is_ok());
+        for project in self.projects_with_waiting() {
+            if contests.fits.at(project).is_some_and(|head| went.contains(&head.class)) {
+                contests.fits.mark(project);
+            }
+            if contests.takes.at(project).is_some_and(|head| came.contains(&head.class)) {
+                contests.takes.mark(project);
+            }
+            // Who is still leaving may start, and is no first that is ready.
+            if !came.is_empty() && self.queues[project as usize].someone_rests() {
+                contests.fits.mark(project);
+            }
         }
-        known.seen = self.heads.changed.end();
-        let best = self.settle(&mut known.contest, Self::fitting_head);
-        self.heads.fitting_contests.push(known);
-        best
+        for (_, project) in came.iter().flat_map(|class| &self.classes[*class as usize].firsts) {
+            contests.fits.mark(*project);
+        }
+        for (key, project) in went.iter().flat_map(|class| &self.classes[*class as usize].firsts) {
+            let key = (key.0, key.1, key.2);
+            if nearest.takes.at(*project).is_none_or(|head| key < head.in_queue()) {
+                contests.takes.mark(*project);
+            }
+        }
+        contests
     }
 
     /// Looks again at every account that is stale in a contest, and says who is first of all.
@@ -271,10 +359,11 @@ impl Pool {
             };
             contest.best[at] = best;
             contest.unordered[at] = false;
-            contest.fresh[at] = true;
             // An account above compares what this one uses too, so an unchanged head is no reason to stop.
             if position != ROOT {
-                contest.stale.insert(self.tree.at(position).parent);
+                let parent = self.tree.at(position).parent;
+                contest.note_fresh(parent, position);
+                contest.stale.insert(parent);
             }
         }
         contest.at(ROOT)
@@ -283,34 +372,35 @@ impl Pool {
     /// Whose turn it is below a department. Those who were not looked at again stand to each other as before, so unless the
     /// first of them is among the others, it is compared with the others only.
     fn best_of_children(&self, contest: &mut Contest, position: u32) -> Option<Head> {
-        let children = &self.tree.at(position).children;
-        let first = contest.best_child[position as usize];
-        let known = contest.best[position as usize].is_some();
-        let all = contest.unordered[position as usize] || !known || contest.fresh[first as usize];
+        let at = position as usize;
+        let first = contest.best_child[at];
+        let none = contest.best[at].is_none();
+        let all = contest.unordered[at] || none || contest.fresh(position).any(|child| child == first);
         let mut best: Option<(u32, Turn<'_>)> = None;
-        for child in children {
-            let counts = all || contest.fresh[*child as usize] || *child == first;
-            if !counts {
-                continue;
-            }
-            let Some(head) = contest.best[*child as usize].as_ref() else { continue };
-            let turn = Turn::of(self.tree.at(*child), head);
+        let mut compare = |child: u32| {
+            let Some(head) = contest.best[child as usize].as_ref() else { return };
+            let turn = Turn::of(self.tree.at(child), head);
             if best.as_ref().is_none_or(|(_, before)| turn.compare(before) == Ordering::Less) {
-                best = Some((*child, turn));
+                best = Some((child, turn));
             }
+        };
+        if all {
+            self.tree.at(position).children.iter().copied().for_each(&mut compare);
+        } else {
+            std::iter::once(first).chain(contest.fresh(position)).for_each(&mut compare);
         }
         let found = best.map(|(child, turn)| (child, *turn.head));
-        children.iter().for_each(|child| contest.fresh[*child as usize] = false);
+        contest.fresh[at].0 = None;
         let (child, head) = found?;
-        contest.best_child[position as usize] = child;
+        contest.best_child[at] = child;
         Some(head)
     }
 
     /// The first in the queue of a project that fits and may start.
     fn fitting_head(&mut self, project: u32) -> Option<Head> {
         let mut at = 0;
-        while let Some(class) = self.queues[project as usize].classes().get(at) {
-            if self.classes[*class as usize].fits && self.may_start(project, at) {
+        while let Some(class) = self.queues[project as usize].class_at(at) {
+            if self.classes[class as usize].fits && self.may_start(project, at) {
                 return Some(self.head(&self.queues[project as usize].firsts()[at]));
             }
             at += 1;
@@ -337,9 +427,8 @@ impl Pool {
         let mut passed = 0;
         while let Some(at) = self.queues[project as usize].open().get(passed) {
             let at = *at as usize;
-            let class = self.queues[project as usize].classes()[at];
+            let class = self.queues[project as usize].class_at(at).expect("an open claim is of a first");
             if self.classes[class as usize].fits && self.may_start(project, at) {
-                self.classes[class as usize].passed_over.insert(project);
                 passed += 1;
                 continue;
             }
@@ -352,7 +441,6 @@ impl Pool {
                         known.may_take_own = self.has_own_victims(project, &first);
                         self.queues[project as usize].remember(at, known);
                     }
-                    self.classes[first.class as usize].leading.insert(project);
                     return Some(self.head(&first));
                 }
                 Title::Later(from) => self.close_until(project, first.class, from),
@@ -407,25 +495,8 @@ impl Pool {
                 }
                 _ => {}
             }
-            self.mark_for_fit(class_id, fits);
         }
         self.heads.candidates = candidates;
-    }
-
-    /// A class fits, or does not any longer: whether it must take matters only where it is first to, or would be.
-    fn mark_for_fit(&mut self, class_id: u32, fits: bool) {
-        let class = &mut self.classes[class_id as usize];
-        if fits {
-            while let Some(project) = class.leading.pop_last() {
-                if self.heads.taking.at(project).is_some_and(|head| head.class == class_id) {
-                    self.heads.taking.mark(project);
-                }
-            }
-        } else {
-            while let Some(project) = class.passed_over.pop_last() {
-                self.heads.taking.mark(project);
-            }
-        }
     }
 
     /// Heads depend on time only in that some workloads are barred for the instant of their eviction.
@@ -470,6 +541,25 @@ impl Pool {
             (true, _) => Standing::Resting,
         }
     }
+}
+
+/// What is in one of two ordered sets and not in the other.
+fn differing(one: &[u32], other: &[u32]) -> impl Iterator<Item = u32> {
+    let (mut one, mut other) = (one.iter().copied().peekable(), other.iter().copied().peekable());
+    std::iter::from_fn(move || {
+        loop {
+            return match (one.peek(), other.peek()) {
+                (Some(a), Some(b)) if a == b => {
+                    one.next();
+                    other.next();
+                    continue;
+                }
+                (Some(a), Some(b)) if a > b => other.next(),
+                (Some(_), _) => one.next(),
+                (None, _) => other.next(),
+            };
+        }
+    })
 }
 
 /// The head of the account whose turn it is.

@@ -148,6 +148,9 @@ impl Pool {
 
     /// Whether all places are free at this moment, not only when those who leave are gone.
     pub(crate) fn free_now(&self, places: &[Place]) -> bool {
+        if let [place] = places {
+            return self.node_slot(place.node).is_some_and(|slot| self.node(slot).occupied.holds(place));
+        }
         let mut trials: BTreeMap<u32, Free> = BTreeMap::new();
         places.iter().all(|place| {
             let Some(slot) = self.node_slot(place.node) else { return false };

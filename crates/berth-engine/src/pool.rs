@@ -10,7 +10,7 @@ use crate::{
     log::ChangeLog,
     mix::Mix,
     node::{NodeSlot, TAKING, View},
-    order::{Heads, Marks},
+    order::Heads,
     queue::{ProjectQueue, QueueKey, VictimEntry, VictimGroup},
     ranking::Emptiest,
     retry::Retries,
@@ -52,10 +52,6 @@ pub(crate) struct Class {
     waiting: u32,
     /// The first workload of each that is ready, in queue order.
     pub(crate) firsts: BTreeSet<(QueueKey, u32)>,
-    /// Projects of which it is first to take, and projects of which it would be if it did not fit; and maybe some that
-    /// were.
-    pub(crate) leading: Marks,
-    pub(crate) passed_over: Marks,
     /// GPUs one workload of this class is charged while it waits.
     pub(crate) asked: u64,
     /// Whether an empty pool has room.
@@ -335,8 +331,6 @@ impl Pool {
             min,
             waiting: 0,
             firsts: BTreeSet::new(),
-            leading: Marks::default(),
-            passed_over: Marks::default(),
             asked: fit.charge * u64::from(min),
             possible: fit.most_when_empty() >= u64::from(min),
             fits: false,
@@ -365,8 +359,9 @@ impl Pool {
         if workload.places().next().is_some() || !workload.leaving().is_empty() {
             self.version += 1;
         }
+        let held = matches!(workload.phase, Phase::Held { .. });
         for place in workload.places() {
-            self.project_place(place, slot, sign);
+            self.project_place(place, slot, entry.project, held, sign);
         }
         for place in workload.occupied() {
             self.project_occupied(place, sign);
@@ -612,7 +607,7 @@ impl Pool {
         [spec.max_run, queue.time_limit, interactive].into_iter().flatten().min()
     }
 
-    fn project_place(&mut self, place: &Place, slot: u32, sign: Sign) {
+    fn project_place(&mut self, place: &Place, slot: u32, project: u32, held: bool, sign: Sign) {
         let at = self.touch(place.node);
         let node = self.nodes[at as usize].as_mut().expect("was just touched");
         let before = node.capacity();
@@ -620,14 +615,17 @@ impl Pool {
             Sign::Plus => {
                 node.decide(place, sign);
                 node.tasks.push(slot);
+                node.projects.push(project);
             }
             Sign::Minus => {
                 node.decide(place, sign);
                 let position =
                     node.tasks.iter().position(|task| *task == slot).expect("a place is in its node");
                 node.tasks.swap_remove(position);
+                node.projects.swap_remove(position);
             }
         }
+        node.held = sign.apply(u64::from(node.held), u64::from(held)) as u32;
         let after = node.capacity();
         if node.ready {
             let gpus = place.gpus().0;
@@ -651,7 +649,8 @@ impl Pool {
             Sign::Minus => {
                 node.occupied.give(place);
                 node.occupants -= 1;
-                for task in &node.tasks {
+                // Most nodes hold nothing for anybody, and that is seen without looking at who is there.
+                for task in node.tasks.iter().filter(|_| node.held > 0) {
                     if let Some(entry) = &self.entries[*task as usize]
                         && matches!(entry.workload.phase, Phase::Held { .. })
                     {

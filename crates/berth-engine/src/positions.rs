@@ -1,6 +1,6 @@
 //! A map from positions in the tree, for the few of them that one claim comes across.
 
-/// What is known of some positions. Nothing is hashed, and nothing is kept for positions beyond the last.
+/// What is known of some positions. Nothing is hashed, and nothing is kept for positions far beyond the last.
 #[derive(Clone, Debug)]
 pub(crate) struct Positions<T> {
     /// By position: where its item is, counted from one; 0 where there is none.
@@ -31,7 +31,7 @@ impl<T> Positions<T> {
     pub(crate) fn insert(&mut self, position: u32, item: T) {
         debug_assert!(self.find(position).is_none(), "something is known of this position already");
         if self.at.len() <= position as usize {
-            self.at.resize(position as usize + 1, 0);
+            self.at.resize((position as usize + 1).next_power_of_two(), 0);
         }
         self.items.push((position, item));
         self.at[position as usize] = self.items.len() as u32;

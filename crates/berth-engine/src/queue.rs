@@ -227,6 +227,12 @@ pub(crate) struct First {
     /// It is the first of those that are still leaving, not of those that are ready.
     pub(crate) leaves: bool,
     pub(crate) claim: Claim,
+}
+
+/// What is asked again and again about the first of a class; the firsts are large, and most are only passed by.
+#[derive(Clone, Copy, Debug)]
+struct Glance {
+    class: u32,
     known: Known,
 }
 
@@ -253,8 +259,8 @@ pub(crate) struct ProjectQueue {
     waiting: BTreeMap<u32, Group>,
     /// The first of every class, in queue order.
     firsts: Vec<First>,
-    /// Their classes, and which of them have an open claim: the firsts are large, and most are only passed by.
-    classes: Vec<u32>,
+    /// The same at a glance, and which of them have an open claim.
+    glances: Vec<Glance>,
     open: Vec<u32>,
     /// Grows whenever something may have changed that is known of them.
     epoch: u32,
@@ -308,12 +314,12 @@ impl ProjectQueue {
 
     /// What is known of one of them.
     pub(crate) fn known(&self, at: usize) -> Known {
-        let known = self.firsts[at].known;
+        let known = self.glances[at].known;
         if known.epoch == self.epoch { known } else { Known { epoch: self.epoch, ..Known::default() } }
     }
 
     pub(crate) fn remember(&mut self, at: usize, known: Known) {
-        self.firsts[at].known = known;
+        self.glances[at].known = known;
     }
 
     /// The accounts of the project changed.
@@ -321,9 +327,19 @@ impl ProjectQueue {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// The classes of the firsts, in the same order.
-    pub(crate) fn classes(&self) -> &[u32] {
-        &self.classes
+    /// The class of one of the firsts, if there are so many.
+    pub(crate) fn class_at(&self, at: usize) -> Option<u32> {
+        self.glances.get(at).map(|glance| glance.class)
+    }
+
+    /// The first of a class that is ready, among the firsts.
+    pub(crate) fn first_of(&self, class: u32) -> Option<&First> {
+        self.position_of(class).map(|at| &self.firsts[at])
+    }
+
+    fn position_of(&self, class: u32) -> Option<usize> {
+        let mut positions = self.glances.iter().enumerate().filter(|(_, glance)| glance.class == class);
+        positions.find(|(at, _)| !self.firsts[*at].leaves).map(|(at, _)| at)
     }
 
     /// Where among the firsts those are that are ready and have an open claim.
@@ -333,10 +349,14 @@ impl ProjectQueue {
 
     /// Opens or closes the claim of a class.
     pub(crate) fn set_claim(&mut self, class: u32, claim: Claim) {
-        let first = self.firsts.iter_mut().find(|first| first.is_ready_of(class));
-        let Some(first) = first.filter(|first| first.claim != claim) else { return };
-        first.claim = claim;
-        self.settle_open();
+        let Some(at) = self.position_of(class).filter(|at| self.firsts[*at].claim != claim) else { return };
+        self.firsts[at].claim = claim;
+        let (at, place) = (at as u32, self.open.partition_point(|open| *open < at as u32));
+        match claim {
+            Claim::Open => self.open.insert(place, at),
+            _ if self.open.get(place) == Some(&at) => drop(self.open.remove(place)),
+            _ => {}
+        }
     }
 
     /// The first of a class that is ready.
@@ -382,17 +402,19 @@ impl ProjectQueue {
     }
 
     fn settle_firsts(&mut self, class: u32) {
-        self.firsts.retain(|first| first.class != class);
+        while let Some(at) = self.glances.iter().position(|glance| glance.class == class) {
+            self.glances.remove(at);
+            self.firsts.remove(at);
+        }
         let group = self.waiting.get(&class);
         let ready = group.and_then(|group| group.ready.first());
         let leaving = group.and_then(|group| group.leaving.first());
         for (key, leaves) in [(ready, false), (leaving, true)] {
             let Some(key) = key.copied() else { continue };
             let at = self.firsts.partition_point(|first| first.key < key);
-            self.firsts.insert(at, First { key, class, leaves, claim: Claim::Open, known: Known::default() });
+            self.firsts.insert(at, First { key, class, leaves, claim: Claim::Open });
+            self.glances.insert(at, Glance { class, known: Known::default() });
         }
-        self.classes.clear();
-        self.classes.extend(self.firsts.iter().map(|first| first.class));
         self.settle_open();
     }
 

@@ -7,7 +7,7 @@ use crate::{
     node::{Free, NodeSlot},
     pool::Pool,
     queue::{Claim, First},
-    rooms::Rooms,
+    rooms::{Room, Rooms},
     tree::GPU,
 };
 use berth_types::{Place, Time};
@@ -47,10 +47,48 @@ pub(crate) enum Title {
 /// Project and class.
 type Claimant = (u32, u32);
 
+/// Claims that failed: by project, those of its classes that did, in order.
+#[derive(Clone, Debug, Default)]
+struct Failures(Vec<Vec<(u32, Failure)>>);
+
+impl Failures {
+    fn of(&self, project: u32) -> impl Iterator<Item = &(u32, Failure)> {
+        self.0.get(project as usize).into_iter().flatten()
+    }
+
+    fn get(&self, (project, class): Claimant) -> Option<&Failure> {
+        let of_project = self.0.get(project as usize)?;
+        let at = of_project.binary_search_by_key(&class, |(class, _)| *class).ok()?;
+        Some(&of_project[at].1)
+    }
+
+    fn insert(&mut self, (project, class): Claimant, failure: Failure) {
+        if self.0.len() <= project as usize {
+            self.0.resize(project as usize + 1, Vec::new());
+        }
+        let of_project = &mut self.0[project as usize];
+        match of_project.binary_search_by_key(&class, |(class, _)| *class) {
+            Ok(at) => of_project[at].1 = failure,
+            Err(at) => of_project.insert(at, (class, failure)),
+        }
+    }
+
+    fn remove(&mut self, (project, class): Claimant) -> Option<Failure> {
+        let of_project = self.0.get_mut(project as usize)?;
+        let at = of_project.binary_search_by_key(&class, |(class, _)| *class).ok()?;
+        Some(of_project.remove(at).1)
+    }
+
+    fn claimants(&self) -> impl Iterator<Item = Claimant> {
+        let by_project = self.0.iter().enumerate();
+        by_project.flat_map(|(project, failed)| failed.iter().map(move |(class, _)| (project as u32, *class)))
+    }
+}
+
 /// Claims that failed, by what could let them succeed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Retries {
-    failed: BTreeMap<Claimant, Failure>,
+    failed: Failures,
     by_time: BTreeSet<(Time, Claimant)>,
     by_change: BTreeSet<Claimant>,
     /// Those of them that failed in an earlier plan, since when nothing changed that could help them.
@@ -81,7 +119,7 @@ impl Retries {
 
     /// When time alone may let a claim succeed, if it failed.
     pub(crate) fn retry_of(&self, claimant: Claimant) -> Option<Time> {
-        self.failed.get(&claimant)?.retry
+        self.failed.get(claimant)?.retry
     }
 
     /// Notes when time alone may let the take that is being tried succeed.
@@ -104,7 +142,7 @@ impl Retries {
     }
 
     fn remove(&mut self, claimant: Claimant) {
-        let Some(failure) = self.failed.remove(&claimant) else { return };
+        let Some(failure) = self.failed.remove(claimant) else { return };
         if let Some(retry) = failure.retry {
             self.by_time.remove(&(retry, claimant));
         }
@@ -127,8 +165,8 @@ impl Retries {
 
     /// Classes of a project that failed for want of room.
     fn for_want_of_room(&self, project: u32) -> impl Iterator<Item = u32> {
-        let failed = self.failed.range((project, 0)..=(project, u32::MAX));
-        failed.filter(|(_, failure)| failure.needs != Needs::Change).map(|((_, class), _)| *class)
+        let failed = self.failed.of(project);
+        failed.filter(|(_, failure)| failure.needs != Needs::Change).map(|(class, _)| *class)
     }
 }
 
@@ -200,22 +238,22 @@ impl Pool {
     /// Closes the claim of a project's first workload of a class.
     pub(crate) fn close_claim(&mut self, project: u32, class: u32, why: Claim) {
         self.queues[project as usize].set_claim(class, why);
-        self.heads.taking.mark(project);
+        self.mark_claim(project);
     }
 
     /// Opens a claim, whatever closed it.
     pub(crate) fn open_claim(&mut self, project: u32, class: u32) {
         self.retries.remove((project, class));
         self.queues[project as usize].set_claim(class, Claim::Open);
-        self.heads.taking.mark(project);
+        self.mark_claim(project);
     }
 
     /// What closed the claim of a project's first workload of a class.
     pub(crate) fn closed(&self, project: u32, class: u32) -> Option<Closed> {
-        let first = self.queues[project as usize].firsts().iter().find(|first| first.is_ready_of(class))?;
+        let first = self.queues[project as usize].first_of(class)?;
         (first.claim != Claim::Open).then(|| Closed {
             claim: first.claim,
-            failure: self.retries.failed.get(&(project, class)).copied(),
+            failure: self.retries.failed.get((project, class)).copied(),
         })
     }
 
@@ -301,7 +339,7 @@ impl Pool {
     /// Whether a claim that failed for want of room has another title to take from others than it had, or must give
     /// something now.
     fn is_entitled_otherwise(&self, project: u32, first: &First) -> bool {
-        let Some(failure) = self.retries.failed.get(&(project, first.class)) else { return false };
+        let Some(failure) = self.retries.failed.get((project, first.class)) else { return false };
         let ask = self.ask(project, &self.classes[first.class as usize]);
         match (failure.needs, self.must_give(&ask)) {
             (Needs::Change, _) => false,
@@ -401,7 +439,7 @@ impl Pool {
     fn with_room_beside_own(&mut self, due: &mut BTreeSet<Claimant>) {
         let seen = std::mem::replace(&mut self.retries.nodes_seen, self.log.end());
         let Some(changed) = self.log.since(seen) else {
-            due.extend(self.retries.failed.keys());
+            due.extend(self.retries.failed.claimants());
             return;
         };
         let mut changed = changed.to_vec();
@@ -410,9 +448,10 @@ impl Pool {
         let mut owners: Vec<(u32, u32)> = Vec::new();
         for slot in changed {
             let Some(node) = self.nodes[slot as usize].as_ref().filter(|node| node.ready) else { continue };
-            let reserved = node.reserved.iter().map(|(owner, _)| owner);
+            let reserved = node.reserved.iter().map(|(owner, _)| (self.entry(*owner).project, *owner));
             owners.clear();
-            owners.extend(node.tasks.iter().chain(reserved).map(|slot| (self.entry(*slot).project, *slot)));
+            owners.extend(node.projects.iter().copied().zip(node.tasks.iter().copied()).chain(reserved));
+            owners.retain(|(project, _)| self.retries.failed.of(*project).next().is_some());
             owners.sort_unstable();
             owners.dedup();
             for of_project in owners.chunk_by(|one, other| one.0 == other.0) {
@@ -430,12 +469,20 @@ impl Pool {
         due: &mut BTreeSet<Claimant>,
     ) {
         let project = of_project[0].0;
+        let mut all_free = node.decided.clone();
+        for (_, task) in of_project {
+            let here = self.entry(*task).workload.places().filter(|place| place.node == node.id);
+            here.for_each(|place| all_free.give(place));
+        }
+        let most = Room::of(slot, &all_free);
         for class_id in self.retries.for_want_of_room(project) {
             let class = &self.classes[class_id as usize];
             let (shape, fit) = &self.shapes[class.shape as usize];
-            let queue = &self.queues[project as usize];
-            let first = queue.firsts().iter().find(|first| first.is_ready_of(class_id));
-            let Some(first) = first.filter(|_| fit.domain_of(slot).is_some()) else { continue };
+            // Even all that its project has here may give too little for one task.
+            if !most.may_hold(shape, fit) {
+                continue;
+            }
+            let Some(first) = self.queues[project as usize].first_of(class_id) else { continue };
             let mut free = Cow::Borrowed(&node.decided);
             for (_, task) in of_project {
                 let workload = &self.entry(*task).workload;

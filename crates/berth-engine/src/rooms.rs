@@ -3,7 +3,7 @@
 use crate::{
     fit::Fit,
     log::ChangeLog,
-    node::{NodeSlot, WHOLE},
+    node::{Free, NodeSlot, WHOLE},
     shape::Shape,
 };
 use berth_types::GpuRequest;
@@ -13,7 +13,7 @@ const LOOKED_AT_MAX: usize = 24;
 
 /// What is free on a node.
 #[derive(Clone, Copy, Debug)]
-struct Room {
+pub(crate) struct Room {
     slot: u32,
     /// Devices that are all free.
     whole: u32,
@@ -25,29 +25,48 @@ struct Room {
 
 /// What is free on some nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Rooms(Vec<Room>);
+pub(crate) struct Rooms {
+    rooms: Vec<Room>,
+    /// As much as there is on any of them.
+    most: Room,
+}
 
 impl Rooms {
     /// Of the nodes that changed since `position`, if they are few.
     pub(crate) fn since(position: usize, log: &ChangeLog, nodes: &[Option<NodeSlot>]) -> Option<Self> {
         let changed = log.since(position).filter(|changed| changed.len() <= LOOKED_AT_MAX)?;
         let there = changed.iter().filter_map(|slot| Some((*slot, nodes[*slot as usize].as_ref()?)));
-        let rooms = there.map(|(slot, node)| {
-            let free = &node.decided;
-            let device = free.devices().iter().copied().max().unwrap_or(0);
-            Room { slot, whole: free.whole(), device, cpu: free.cpu, memory: free.memory }
+        let rooms: Vec<Room> = there.map(|(slot, node)| Room::of(slot, &node.decided)).collect();
+        let nothing = Room { slot: 0, whole: 0, device: 0, cpu: 0, memory: 0 };
+        let most = rooms.iter().fold(nothing, |most, room| Room {
+            slot: 0,
+            whole: most.whole.max(room.whole),
+            device: most.device.max(room.device),
+            cpu: most.cpu.max(room.cpu),
+            memory: most.memory.max(room.memory),
         });
-        Some(Self(rooms.collect()))
+        Some(Self { rooms, most })
     }
 
     /// Whether a task might have room on one of the nodes.
     pub(crate) fn may_hold(&self, shape: &Shape, fit: &Fit) -> bool {
-        self.0.iter().any(|room| room.may_hold(shape) && fit.domain_of(room.slot).is_some())
+        self.most.holds(shape) && self.rooms.iter().any(|room| room.may_hold(shape, fit))
     }
 }
 
 impl Room {
-    fn may_hold(&self, shape: &Shape) -> bool {
+    /// What is free of a node, or would be.
+    pub(crate) fn of(slot: u32, free: &Free) -> Self {
+        let device = free.devices().iter().copied().max().unwrap_or(0);
+        Self { slot, whole: free.whole(), device, cpu: free.cpu, memory: free.memory }
+    }
+
+    /// Whether a task might have room.
+    pub(crate) fn may_hold(&self, shape: &Shape, fit: &Fit) -> bool {
+        self.holds(shape) && fit.domain_of(self.slot).is_some()
+    }
+
+    fn holds(&self, shape: &Shape) -> bool {
         let request = &shape.request;
         let gpu = match request.gpu {
             GpuRequest::None => true,

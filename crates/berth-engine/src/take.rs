@@ -168,7 +168,7 @@ impl Pool {
             most += if queue.victims.is_empty() { 0 } else { u128::from(node.used.amounts[GPU]) };
         }
         let line = if rule == Rule::Share { Line::Keep } else { Line::Straddle };
-        let mut ledger = crate::ledger::Ledger::new(self, *ask, rule, line);
+        let ledger = crate::ledger::Ledger::new(self, *ask, rule, line);
         for project in self.borrowers.iter().rev().map(|borrower| borrower.project) {
             if most >= needed {
                 return Ok(());

@@ -70,6 +70,8 @@ struct LookedAt {
     known: Positions<Option<(Giver, u64)>>,
     /// Projects, what budgets leave of each, and what it has here.
     projects: Vec<(u32, u64, u64)>,
+    /// Which of the victims here may be taken.
+    allowed: Vec<usize>,
     /// Whole workloads after extras, by priority, work lost and id.
     victims: Vec<(bool, i32, u128, WorkloadId, Unit)>,
 }
@@ -342,9 +344,10 @@ impl<'a> Trial<'a> {
         looked_at: &mut LookedAt,
     ) -> Option<Vec<Unit>> {
         let here = self.pool.node(node);
-        let LookedAt { known, projects, victims } = looked_at;
+        let LookedAt { known, projects, victims, allowed } = looked_at;
         projects.clear();
         victims.clear();
+        allowed.clear();
         let mut most = self.nodes.get(&node).map_or(&here.decided, |trial| &trial.free).gpus();
         if !self.pool.extras.is_empty() {
             let slots: BTreeSet<u32> = here.tasks.iter().copied().collect();
@@ -356,14 +359,13 @@ impl<'a> Trial<'a> {
                 }
             }
         }
-        for (slot, brief) in &here.victims {
+        for (at, (_, brief)) in here.victims.iter().enumerate() {
             let giver = match known.get(brief.project) {
                 Some(giver) => *giver,
                 None => {
-                    let giver = units.giver(brief.project).map(|giver| {
-                        self.ledger.may_take_from(self.pool, brief.project);
-                        (giver, self.ledger.most_left(self.pool, brief.project))
-                    });
+                    let giver = units
+                        .giver(brief.project)
+                        .map(|giver| (giver, self.ledger.most_left(self.pool, brief.project)));
                     known.insert(brief.project, giver);
                     giver
                 }
@@ -379,13 +381,17 @@ impl<'a> Trial<'a> {
                 Some((_, _, gpus)) => *gpus += brief.base_gpus,
                 None => projects.push((brief.project, left, brief.base_gpus)),
             }
-            let lost = units.work_lost(brief);
-            victims.push((true, brief.priority, lost, brief.id, Unit { slot: *slot, extra: None }));
+            allowed.push(at);
         }
         most += projects.iter().map(|(_, left, gpus)| left.min(gpus)).sum::<u64>();
         let copies = u64::from(self.copies_on(node)) + 1;
         if most < copies * self.fit.gpus_per_task(self.shape, node) {
             return None;
+        }
+        // Most nodes are refused, so only here it is asked what would be lost.
+        for (slot, brief) in allowed.iter().map(|at| &here.victims[*at]) {
+            let lost = units.work_lost(brief);
+            victims.push((true, brief.priority, lost, brief.id, Unit { slot: *slot, extra: None }));
         }
         victims.sort_unstable();
         Some(victims.iter().map(|(_, _, _, _, unit)| *unit).collect())
@@ -665,7 +671,6 @@ impl<'a> Trial<'a> {
             (true, _) => self.give_own(&taken.size, take),
             (false, true) => {
                 self.from_others += 1;
-                self.ledger.may_take_from(self.pool, project);
                 self.ledger.take(self.pool, project, &taken.size);
             }
             (false, false) => {

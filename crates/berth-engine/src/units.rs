@@ -192,7 +192,7 @@ impl<'a> Units<'a> {
             if left == 0 {
                 break;
             }
-            let Some(largest) = largest_from(self.pool, &mut self.ledger, *project) else { continue };
+            let Some(largest) = largest_from(self.pool, &self.ledger, *project) else { continue };
             let from = |started: Time| started + self.min_run(*project).max(Span(1));
             let victims = self.pool.queues[*project as usize].victims.up_to(largest);
             let useful = victims
@@ -215,11 +215,10 @@ impl<'a> Units<'a> {
         let min_run = self.min_run(project);
         match self.claimant.filter(|(own, _)| *own == project) {
             Some((_, priority)) => Some(Giver { below: Some(priority), largest: u64::MAX, min_run }),
-            None => self.ledger.may_take_from(self.pool, project).then(|| Giver {
-                below: None,
-                largest: self.ledger.largest_from(self.pool, project),
-                min_run,
-            }),
+            None => {
+                let largest = self.ledger.largest_from(self.pool, project)?;
+                Some(Giver { below: None, largest, min_run })
+            }
         }
     }
 
@@ -298,7 +297,7 @@ impl<'a> Units<'a> {
     fn next_borrower(&mut self) -> Option<(u32, u64)> {
         loop {
             let project = self.borrowers.as_mut()?.next()?.project;
-            if let Some(largest) = largest_from(self.pool, &mut self.ledger, project) {
+            if let Some(largest) = largest_from(self.pool, &self.ledger, project) {
                 return Some((project, largest));
             }
         }
@@ -306,12 +305,12 @@ impl<'a> Units<'a> {
 }
 
 /// The largest victim a project could give, if it could give any.
-fn largest_from(pool: &Pool, ledger: &mut Ledger, project: u32) -> Option<u64> {
+fn largest_from(pool: &Pool, ledger: &Ledger, project: u32) -> Option<u64> {
     let victims = &pool.queues[project as usize].victims;
-    if victims.is_empty() || !ledger.may_take_from(pool, project) {
+    if victims.is_empty() {
         return None;
     }
-    let largest = ledger.largest_from(pool, project);
+    let largest = ledger.largest_from(pool, project)?;
     victims.sizes().any(|size| size <= largest).then_some(largest)
 }
 
