@@ -5,7 +5,7 @@ mod support;
 use berth_gate::Gate;
 use berth_kube::run;
 use berth_server::Serving;
-use berth_testbed::{Cluster, NodeSpec};
+use berth_testbed::{Cluster, Image, NodeSpec};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
@@ -29,13 +29,13 @@ struct Berth {
 }
 
 impl Berth {
-    fn start(nodes: Vec<NodeSpec>) -> Option<Self> {
-        if let Err(reason) = Cluster::available() {
-            eprintln!("NOT TESTED: the report on Kubernetes: {reason}");
+    fn start(test: &str, options: berth_testbed::Options) -> Option<Self> {
+        let real = options.real_node.then(Cluster::real_node_available).unwrap_or(Ok(()));
+        if let Err(reason) = Cluster::available().and(real) {
+            eprintln!("NOT TESTED: {test}: {reason}");
             return None;
         }
-        let cluster =
-            Cluster::start(berth_testbed::Options { nodes, ..Default::default() }).expect("it starts");
+        let cluster = Cluster::start(options).expect("it starts");
         let home = Home::new();
         let (kubeconfig, folder) = (cluster.kubeconfig().to_owned(), home.server_folder());
         let (answers_at, answers) = oneshot::channel();
@@ -169,7 +169,8 @@ impl Drop for Berth {
 
 #[test]
 fn the_sequences_of_the_report_reach_its_four_states_on_kubernetes() {
-    let Some(berth) = Berth::start(vec![NodeSpec::dgx1(2).with_dra()]) else { return };
+    let options = berth_testbed::Options { nodes: vec![NodeSpec::dgx1(2).with_dra()], ..Default::default() };
+    let Some(berth) = Berth::start("the report on Kubernetes", options) else { return };
     for (team, quota) in [("team-a", 4), ("team-b", 2), ("team-c", 2), ("team-d", 8)] {
         berth.run(&format!("berth project create {team} --quota {quota}"));
     }
@@ -231,5 +232,39 @@ fn what_is_made_with_kubectl_is_shown_at_once(berth: &Berth) {
     until("it is suspended", || berth.json("berth get team-d/by-hand")["status"] == "Suspended");
     berth.run("berth resume by-hand -p team-d");
     berth.run("berth delete by-hand -p team-d");
-    until("it is gone", || !berth.kubectl("get workloads.berth.dev -n berth-team-d -o name").contains("by-hand"));
+    until("it is gone", || {
+        !berth.kubectl("get workloads.berth.dev -n berth-team-d -o name").contains("by-hand")
+    });
+}
+
+#[test]
+fn a_trainer_on_a_real_node_is_reclaimed_saves_its_state_and_goes_on() {
+    let options = berth_testbed::Options { real_node: true, real_gpus: 2, kwok: false, ..Default::default() };
+    let Some(berth) = Berth::start("a trainer on a real node of Kubernetes", options) else { return };
+    let image = Image::new("localhost/quickstart:1").shell().expect("busybox");
+    let image = image.program(env!("CARGO_BIN_EXE_berth").as_ref(), "/bin/berth").expect("our own binary");
+    berth.cluster.import_image(&image.entrypoint(["/bin/berth", "quickstart"])).expect("it is imported");
+    berth.run("berth project create lender --quota 2");
+    berth.run("berth project create borrower --quota 0");
+    let allow = r#"patch project borrower --type merge -p {"spec":{"allowPrivileged":true}}"#;
+    berth.kubectl(allow);
+    let saved = berth.home.path().join("saved");
+    std::fs::create_dir(&saved).expect("a folder");
+    let submit = format!(
+        "runai submit trains -i localhost/quickstart:1 -g 2 -p borrower --local-image -v {0}:{0} \
+         -e BERTH_CHECKPOINT_DIR={0} --args=--epochs=60 --args=--steps=5",
+        saved.display(),
+    );
+    until("the project is allowed to", || berth.home.run(&submit).code == Some(0));
+    let log = || berth.home.run("runai logs trains -p borrower").stdout;
+    until("it trains", || log().contains("Epoch 3/"));
+
+    berth.run("runai submit owns -i localhost/quickstart:1 -g 2 -p lender --local-image --args=--epochs=5 --args=--steps=5");
+    until("the borrower steps aside", || berth.json("berth get borrower/trains")["status"] == "Pending");
+    assert!(saved.join("quickstart-0.json").exists(), "it saved its state when it was asked to stop");
+    until("the owner is done", || berth.json("berth get lender/owns")["status"] == "Succeeded");
+    until("it goes on from where it was", || log().contains("resumed from epoch"));
+    let trains = berth.json("berth get borrower/trains");
+    assert_eq!((trains["runs"].as_u64(), trains["preemptions"].as_u64()), (Some(2), Some(1)), "{trains}");
+    until("it ends", || berth.json("berth get borrower/trains")["status"] == "Succeeded");
 }
