@@ -22,6 +22,7 @@ mod logs;
 mod man;
 mod names;
 mod node;
+mod operator;
 mod output;
 mod project;
 mod runai;
@@ -141,6 +142,9 @@ enum Command {
     Restore(backup::RestoreArgs),
     /// Print the releases of this command and of the server
     Version(server::VersionArgs),
+    /// Kubernetes: what an administrator applies to a cluster
+    #[command(subcommand, arg_required_else_help = true)]
+    Operator(operator::OperatorCommand),
     /// Try the scheduler on a virtual cluster
     #[command(subcommand, arg_required_else_help = true)]
     Sim(sim::SimCommand),
@@ -229,6 +233,10 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
         }
         Command::Completions { shell } => {
             write_data(&completions::script(*shell, Cli::command()))?;
+            Exit::Done
+        }
+        Command::Operator(command) => {
+            operator::run(command)?;
             Exit::Done
         }
         Command::Man { folder } => man::run(folder.as_deref(), Cli::command())?,

@@ -73,7 +73,7 @@ fn newest(view: &View, namespace: &str, name: &str, query: &LogQuery, after: u32
             && pod.run > after
             && (pod.running || pod.over)
     };
-    reading.pods(id).into_iter().filter(asked).next_back()
+    reading.pods(id).into_iter().rfind(asked)
 }
 
 /// Sends the log of one Pod; whether somebody still reads.

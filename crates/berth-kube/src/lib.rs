@@ -3,6 +3,7 @@
 pub mod api;
 pub mod convert;
 pub mod guard;
+mod health;
 mod lease;
 pub mod manifest;
 pub mod names;

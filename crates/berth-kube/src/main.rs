@@ -15,6 +15,9 @@ struct Arguments {
     /// The namespace of the operator, where its lease is.
     #[arg(long, env = "BERTH_NAMESPACE", default_value = "berth-system")]
     namespace: String,
+    /// Where it tells whether it is well: /livez and /readyz.
+    #[arg(long, env = "BERTH_HTTP")]
+    http: Option<std::net::SocketAddr>,
 }
 
 #[tokio::main]
@@ -24,5 +27,6 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let config = run::config(arguments.kubeconfig.as_deref()).await?;
     let client = run::client(config)?;
-    run::run(client, run::Options::new(arguments.namespace), run::stop_asked()).await
+    let options = run::Options { health: arguments.http, ..run::Options::new(arguments.namespace) };
+    run::run(client, options, run::stop_asked()).await
 }

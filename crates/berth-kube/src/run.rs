@@ -6,6 +6,7 @@
 
 use crate::{
     api,
+    health::Health,
     lease::{Fence, Leadership},
     seen::objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
     watch::{Followed, News, follow},
@@ -23,6 +24,7 @@ use kube::{
 use serde_json::json;
 use std::{
     collections::BTreeSet,
+    net::SocketAddr,
     path::Path,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -48,6 +50,8 @@ pub struct Options {
     pub identity: String,
     /// Settings of the engine.
     pub policy: Policy,
+    /// Where it tells whether it is well.
+    pub health: Option<SocketAddr>,
 }
 
 impl Options {
@@ -57,7 +61,12 @@ impl Options {
         getrandom::fill(&mut random).expect("the system has random numbers");
         let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "berth".into());
-        Self { namespace: namespace.into(), identity: format!("{host}-{random}"), policy: Policy::default() }
+        Self {
+            namespace: namespace.into(),
+            identity: format!("{host}-{random}"),
+            policy: Policy::default(),
+            health: None,
+        }
     }
 }
 
@@ -121,6 +130,10 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     if version.major == "1" && minor < OLDEST {
         bail!("Kubernetes 1.{minor} is too old; Berth needs 1.{OLDEST} or newer");
     }
+    let health = Health::new();
+    if let Some(address) = options.health {
+        health.serve(address).await?;
+    }
     let fence = Fence::closed();
     let leadership =
         Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
@@ -140,7 +153,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     let policy = options.policy.clone();
     let deciding = std::thread::Builder::new().name("world".into()).spawn(move || {
         let _in_runtime = runtime.enter();
-        let result = decide(World::new(Settings { policy }), &heard, &writer, kinds);
+        let result = decide(World::new(Settings { policy }), &heard, &writer, &health, kinds);
         let _ = over.send(result);
     });
     let deciding = deciding.context("a thread cannot be started")?;
@@ -261,6 +274,7 @@ fn decide(
     mut world: World,
     heard: &Receiver<News>,
     writer: &Writer,
+    health: &Health,
     unlisted: BTreeSet<&'static str>,
 ) -> Result<()> {
     let Some(first) = first_news(heard, unlisted) else { return Ok(()) };
@@ -269,6 +283,7 @@ fn decide(
     writer.carry_out(effects);
     let mut seen = Vec::new();
     loop {
+        health.decided();
         let wait =
             world.next_instant().map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).min(SLEEP));
         let mut next = if world.has_unexplained() {
