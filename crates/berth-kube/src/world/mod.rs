@@ -14,7 +14,7 @@ mod settle;
 mod start;
 mod status;
 
-pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingPod};
+pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingClaim, WaitingPod};
 
 use crate::seen::{
     Key, Text,
@@ -53,12 +53,19 @@ pub(crate) enum Seen {
     Pool(Arc<crate::api::NodePool>),
     PoolGone(Text),
     Workload(Arc<crate::api::Workload>),
-    WorkloadGone(Text),
+    /// By namespace and unique id.
+    WorkloadGone(Key),
     /// A start was carried out, or was not.
     Started {
         workload: WorkloadId,
         run: u32,
         result: Result<(), StartFailure>,
+    },
+    /// A Pod that a start made and that no watch ever told of is not there.
+    NoPod {
+        workload: WorkloadId,
+        run: u32,
+        rank: u32,
     },
     /// An eviction was refused; the Pod goes on.
     NotEvicted {
@@ -81,6 +88,20 @@ pub(crate) struct StartFailure {
 pub(crate) enum Effect {
     Start(StartOrder),
     Evict(EvictOrder),
+    /// A start made this Pod, and no watch has told of it: it is asked for.
+    Seek {
+        workload: WorkloadId,
+        run: u32,
+        rank: u32,
+        pod: Key,
+    },
+    /// The claim of a Pod that waits has devices of a start that came to nothing: they are given back.
+    Release {
+        pod: Key,
+        uid: Text,
+        claim: Key,
+        claim_uid: Text,
+    },
     /// What a project needs in the cluster.
     Tenancy(Arc<crate::api::Project>),
     /// Words about a Pod that waits.
@@ -126,6 +147,8 @@ pub(crate) struct World {
     claim_users: HashMap<Key, WorkloadId>,
     /// Places in the queue that evicted Pods left to whatever their owner makes in their stead.
     vacancies: HashMap<Text, VecDeque<Vacancy>>,
+    /// Nodes that are not what the engine was told of them.
+    outdated: BTreeSet<Text>,
     /// Groups that wait, and have not been told why since something changed about them.
     unexplained: BTreeSet<WorkloadId>,
     /// Groups to settle.
@@ -162,6 +185,7 @@ impl World {
             by_key: HashMap::new(),
             claim_users: HashMap::new(),
             vacancies: HashMap::new(),
+            outdated: BTreeSet::new(),
             unexplained: BTreeSet::new(),
             dirty: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -208,6 +232,7 @@ impl World {
         }
         loop {
             self.settle();
+            self.tell_outdated();
             let plan = self.engine.plan(now);
             self.wake = plan.wake;
             for action in &plan.actions {
@@ -258,6 +283,7 @@ impl World {
             Seen::Workload(workload) => self.on_workload(workload),
             Seen::WorkloadGone(uid) => self.on_workload_gone(&uid),
             Seen::Started { workload, run, result } => self.on_started(workload, run, result),
+            Seen::NoPod { workload, run, rank } => self.on_no_pod(workload, run, rank),
             Seen::NotEvicted { workload, pod, message } => self.on_not_evicted(workload, &pod, &message),
         }
     }
@@ -334,6 +360,9 @@ fn name_of<K: kube::Resource>(object: &K) -> String {
     let meta = object.meta();
     format!("{}/{}", meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
 }
+
+#[cfg(test)]
+mod tests;
 
 /// The project of everything that others placed.
 const STRANGERS: ProjectId = ProjectId(0);

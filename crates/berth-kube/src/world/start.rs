@@ -2,7 +2,7 @@
 
 use super::{
     Effect, World,
-    groups::{GroupKey, Rank},
+    groups::{GroupKey, Rank, run_of},
 };
 use crate::{
     api,
@@ -70,8 +70,10 @@ impl World {
         let now = self.now;
         let Some(group) = self.groups.get_mut(&id) else { return };
         if !more {
+            // An earlier process may have made Pods of a run that it did not live to write down.
+            let known = group.pods.iter().filter_map(|uid| run_of(self.pods.get(uid)?)).max();
             group.ranks.clear();
-            group.run += 1;
+            group.run = group.run.max(known.unwrap_or(0)) + 1;
             group.started = Some(now);
         }
         group.leaves_politely = false;
