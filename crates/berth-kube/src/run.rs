@@ -255,7 +255,15 @@ async fn take_over_claim(requests: &Requests, ledgers: &Ledgers, claim: Key, uid
     let epoch = requests.epoch()?.to_string();
     let body = json!({ "metadata": { "uid": &*uid, "annotations": { crate::names::EPOCH: epoch } } });
     match requests.merge(&path, &body).await {
-        Ok(_) | Err(WriteError::Refused { code: 404 | 409, .. }) => {
+        Ok(written) => {
+            // Whatever was under way came before, or never will.
+            let written: ClaimObject = serde_json::from_slice(&written).context("a claim cannot be read")?;
+            if written.status.allocation.is_none() {
+                ledgers.released(&claim);
+            }
+            Ok(())
+        }
+        Err(WriteError::Refused { code: 404 | 409, .. }) => {
             ledgers.released(&claim);
             Ok(())
         }

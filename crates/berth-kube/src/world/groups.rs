@@ -69,6 +69,8 @@ pub(crate) struct Group {
     /// Pods that were told to go because they are no part of the present run, and versions of claims that were told to be
     /// given back, so that nothing is told twice.
     pub(crate) cleared: BTreeSet<Text>,
+    /// Claims of its Pods that are being given back; it does not start in between.
+    pub(crate) releasing: usize,
     /// When its unseen Pods are next asked for.
     pub(crate) seek_at: Option<Time>,
     /// Why it is not in the queue.
@@ -232,6 +234,7 @@ impl World {
             leaves_politely: false,
             demand: None,
             cleared: BTreeSet::new(),
+            releasing: 0,
             seek_at: None,
             refusal: None,
             said: super::status::Said::default(),
@@ -325,6 +328,12 @@ impl World {
         }
         if let Some(refusal) = pods.iter().find_map(|pod| pod.refusal.clone()) {
             return Err(refusal);
+        }
+        if group.releasing > 0 && !bound {
+            return Err(Refusal::new(
+                "ClaimLeft",
+                "devices of a start that came to nothing are being given back",
+            ));
         }
         let min = match &group.key {
             GroupKey::Native(key) => *self.native.get(key).ok_or_else(|| {

@@ -67,6 +67,10 @@ pub(crate) enum Seen {
         run: u32,
         rank: u32,
     },
+    /// What a claim of a waiting Pod still had was given back, or its Pod does not wait any more.
+    Released {
+        workload: WorkloadId,
+    },
     /// An eviction was refused; the Pod goes on.
     NotEvicted {
         workload: WorkloadId,
@@ -97,6 +101,7 @@ pub(crate) enum Effect {
     },
     /// The claim of a Pod that waits has devices of a start that came to nothing: they are given back.
     Release {
+        workload: WorkloadId,
         pod: Key,
         uid: Text,
         claim: Key,
@@ -284,6 +289,7 @@ impl World {
             Seen::WorkloadGone(uid) => self.on_workload_gone(&uid),
             Seen::Started { workload, run, result } => self.on_started(workload, run, result),
             Seen::NoPod { workload, run, rank } => self.on_no_pod(workload, run, rank),
+            Seen::Released { workload } => self.on_released(workload),
             Seen::NotEvicted { workload, pod, message } => self.on_not_evicted(workload, &pod, &message),
         }
     }

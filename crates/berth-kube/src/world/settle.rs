@@ -340,6 +340,7 @@ impl World {
                 orders.push((
                     claim.version.clone(),
                     Effect::Release {
+                        workload: id,
                         pod: pod.key.clone(),
                         uid: pod.uid.clone(),
                         claim: key.clone(),
@@ -351,21 +352,31 @@ impl World {
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
         for (version, order) in orders {
             group.cleared.insert(version);
+            group.releasing += 1;
             self.effects.push(order);
         }
     }
 
     /// Of a start that failed it may not be known what it gave to a claim.
-    fn release_claim(&mut self, pod: &Text) {
+    fn release_claim(&mut self, id: WorkloadId, pod: &Text) {
         let Some(pod) = self.pods.get(pod).filter(|pod| pod.node.is_none()) else { return };
         let PodGpus::Claimed(key) = &pod.gpus else { return };
         let Some(claim) = self.claims.get(key) else { return };
+        self.groups.get_mut(&id).expect("a group that is looked at").releasing += 1;
         self.effects.push(Effect::Release {
+            workload: id,
             pod: pod.key.clone(),
             uid: pod.uid.clone(),
             claim: key.clone(),
             claim_uid: claim.uid.clone(),
         });
+    }
+
+    pub(super) fn on_released(&mut self, id: WorkloadId) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.releasing = group.releasing.saturating_sub(1);
+            self.dirty.insert(id);
+        }
     }
 
     /// A Pod that was made and went while its watch was interrupted was never seen, and never will be: it is asked for.
@@ -473,7 +484,7 @@ impl World {
             position += 1;
         }
         if !matches!(group.key, GroupKey::Workload(_)) {
-            unplaced.iter().for_each(|uid| self.release_claim(uid));
+            unplaced.iter().for_each(|uid| self.release_claim(id, uid));
         }
         let unconfirmed = self
             .engine

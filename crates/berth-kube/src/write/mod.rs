@@ -75,8 +75,11 @@ impl Writer {
                         }
                     });
                 }
-                Effect::Release { pod, uid, claim, claim_uid } => {
-                    tokio::spawn(async move { writer.release(&pod, &uid, &claim, &claim_uid).await });
+                Effect::Release { workload, pod, uid, claim, claim_uid } => {
+                    tokio::spawn(async move {
+                        writer.release(&pod, &uid, &claim, &claim_uid).await;
+                        writer.tell(Seen::Released { workload });
+                    });
                 }
                 Effect::Tenancy(project) => {
                     tokio::spawn(async move { writer.make_tenancy(&project).await });

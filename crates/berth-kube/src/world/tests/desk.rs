@@ -106,6 +106,7 @@ impl Desk {
                 match effect {
                     Effect::Start(order) => self.start(&order),
                     Effect::Evict(order) => self.evict(&order),
+                    Effect::Release { workload, .. } => self.see(vec![Seen::Released { workload }]),
                     _ => {}
                 }
             }
