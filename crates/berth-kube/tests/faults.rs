@@ -11,7 +11,10 @@ use berth_sim::random::SplitMix64;
 use berth_testbed::{Cluster, NodeSpec};
 use faulty::{Counts, Operator, Yard};
 use mirror::{block_on, cluster, connect, install};
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 /// How often the operator is killed unless somebody says otherwise.
 const KILLS: u64 = 10;
@@ -36,75 +39,87 @@ fn nodes() -> Vec<NodeSpec> {
     ]
 }
 
-async fn begin(cluster: &Cluster) -> (Yard, Operator) {
-    let client = connect(cluster.kubeconfig()).await;
-    install(&client).await;
-    let operator = Operator::start(cluster, "first");
-    let yard = Yard::new(client).await;
-    (yard, operator)
+/// One cluster at a time: they are large.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Starts a cluster with an operator in it, and lets something happen there.
+fn play(
+    what: &str,
+    story: impl AsyncFnOnce(&Cluster, &mut Yard, &mut Operator, &mut SplitMix64, &mut Counts),
+) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = berth_testbed::Options { nodes: nodes(), ..Default::default() };
+    let Some(cluster) = cluster(what, options) else { return };
+    let mut random = SplitMix64::new(seed());
+    block_on(async {
+        let client = connect(cluster.kubeconfig()).await;
+        install(&client).await;
+        let mut operator = Operator::start(&cluster, "first");
+        let mut yard = Yard::new(client).await;
+        let mut counts = Counts::default();
+        story(&cluster, &mut yard, &mut operator, &mut random, &mut counts).await;
+        eprintln!("{what}: {counts}");
+        operator.stop();
+    });
 }
 
 #[test]
 fn an_operator_that_is_killed_while_it_binds_leaves_no_half_gang_and_no_device_given_twice() {
-    let options = berth_testbed::Options { nodes: nodes(), ..Default::default() };
-    let Some(cluster) = cluster("kills of the operator", options) else { return };
-    let mut random = SplitMix64::new(seed());
-    block_on(async {
-        let (mut yard, mut operator) = begin(&cluster).await;
+    play("kills", async |cluster, yard, operator, random, counts| {
         let kills = number("BERTH_KILLS").unwrap_or(KILLS);
-        let mut counts = Counts::default();
         while counts.kills < kills {
-            yard.submit_some(&mut random, &mut counts).await;
-            tokio::time::sleep(Duration::from_millis(random.below(900))).await;
+            yard.submit_some(random, counts).await;
+            // A gang is bound within a tenth of a second, so that is when most kills come.
+            let most = if random.percent(80) { 100 } else { 900 };
+            tokio::time::sleep(Duration::from_millis(random.below(most))).await;
             operator.kill();
             counts.kills += 1;
-            yard.count_halves(&mut counts).await;
+            yard.count_halves(counts).await;
             yard.free_lease().await;
-            operator = Operator::start(&cluster, &format!("after-kill-{}", counts.kills));
+            *operator = Operator::start(cluster, "after-a-kill");
             // The next one is sometimes killed while it still takes over.
             if random.percent(20) && counts.kills < kills {
                 tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
                 operator.kill();
                 counts.kills += 1;
                 yard.free_lease().await;
-                operator = Operator::start(&cluster, &format!("after-kill-{}", counts.kills));
+                *operator = Operator::start(cluster, "after-two-kills");
             }
-            yard.settle(&format!("kill {}", counts.kills), &mut operator, &cluster, &mut counts).await;
-            yard.clear_some(&mut random).await;
+            yard.settle(&format!("kill {}", counts.kills), operator, cluster, counts).await;
+            yard.clear_some(random).await;
         }
-        eprintln!("{counts}");
-        operator.stop();
     });
 }
 
+/// One sleeps past its lease, another takes over, and the first wakes up.
 #[test]
-fn a_cluster_that_falters_is_put_right_again() {
-    let options = berth_testbed::Options { nodes: nodes(), ..Default::default() };
-    let Some(cluster) = cluster("faults of the cluster", options) else { return };
-    let mut random = SplitMix64::new(seed());
-    block_on(async {
-        let (mut yard, mut operator) = begin(&cluster).await;
-        let mut counts = Counts::default();
-        // Two leaders for a while: one sleeps past its lease, another takes over, and the first wakes up.
+fn two_that_both_believe_to_lead_do_no_harm() {
+    play("two leaders", async |cluster, yard, operator, random, counts| {
         for round in 0..2 {
-            yard.submit_some(&mut random, &mut counts).await;
-            tokio::time::sleep(Duration::from_millis(random.below(600))).await;
+            yard.submit_some(random, counts).await;
+            tokio::time::sleep(Duration::from_millis(random.below(100))).await;
             operator.pause();
             counts.pauses += 1;
-            let mut next = Operator::start(&cluster, &format!("takes-over-{round}"));
-            yard.until_led_by_another(&operator).await;
-            yard.submit_some(&mut random, &mut counts).await;
-            tokio::time::sleep(Duration::from_millis(random.below(900))).await;
+            let mut next = Operator::start(cluster, &format!("takes-over-{round}"));
+            yard.until_led_by_another(operator).await;
+            yard.submit_some(random, counts).await;
+            tokio::time::sleep(Duration::from_millis(random.below(100))).await;
             operator.wake();
             operator.until_ended().await;
-            yard.settle("two leaders", &mut next, &cluster, &mut counts).await;
-            operator = next;
-            yard.clear_some(&mut random).await;
+            yard.settle("two leaders", &mut next, cluster, counts).await;
+            *operator = next;
+            yard.clear_some(random).await;
         }
-        // The API server and etcd are killed and come back; every watch is dropped.
+    });
+}
+
+/// With every restart every watch is dropped.
+#[test]
+fn the_api_server_and_etcd_are_killed_and_come_back() {
+    play("restarts", async |cluster, yard, operator, random, counts| {
         for round in 0..4 {
-            yard.submit_some(&mut random, &mut counts).await;
-            tokio::time::sleep(Duration::from_millis(random.below(700))).await;
+            yard.submit_some(random, counts).await;
+            tokio::time::sleep(Duration::from_millis(random.below(200))).await;
             if round % 2 == 0 {
                 cluster.kill_apiserver().expect("it runs");
                 tokio::time::sleep(Duration::from_millis(random.below(3000))).await;
@@ -116,30 +131,37 @@ fn a_cluster_that_falters_is_put_right_again() {
             }
             cluster.start_apiserver().expect("it starts again");
             counts.restarts += 1;
-            yard.settle("a restart", &mut operator, &cluster, &mut counts).await;
-            yard.clear_some(&mut random).await;
+            yard.settle("a restart", operator, cluster, counts).await;
+            yard.clear_some(random).await;
         }
-        // Everybody writes, Pods are deleted while they are bound, nodes go and come back.
+    });
+}
+
+#[test]
+fn everybody_writes_while_pods_are_deleted_and_nodes_go() {
+    play("writers, deletions, lost nodes", async |cluster, yard, operator, random, counts| {
         let writers = yard.write_all_the_time();
-        for round in 0..4 {
-            yard.submit_some(&mut random, &mut counts).await;
-            tokio::time::sleep(Duration::from_millis(random.below(400))).await;
-            yard.delete_pods(&mut random, &mut counts).await;
+        for round in 0..8 {
+            yard.submit_some(random, counts).await;
+            tokio::time::sleep(Duration::from_millis(random.below(150))).await;
+            yard.delete_pods(random, counts).await;
             let node = if round % 2 == 0 { "counted1" } else { "shared1" };
             cluster.remove_node(node).expect("it is there");
             counts.nodes_lost += 1;
             tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
             let spec = nodes().swap_remove(round % 2);
             cluster.add_nodes(&NodeSpec { count: 1, ..spec }).expect("it comes back");
-            yard.settle("writers, deletions, a lost node", &mut operator, &cluster, &mut counts).await;
-            yard.clear_some(&mut random).await;
+            yard.settle(&format!("round {round}"), operator, cluster, counts).await;
+            yard.clear_some(random).await;
         }
         counts.conflicting_writes = writers.stop().await;
-        // A budget refuses what quota would take.
-        yard.clear().await;
-        yard.borrow_behind_budgets(&mut counts).await;
-        yard.settle("budgets", &mut operator, &cluster, &mut counts).await;
-        eprintln!("{counts}");
-        operator.stop();
+    });
+}
+
+#[test]
+fn a_budget_that_refuses_is_honoured_and_another_gives_way() {
+    play("budgets", async |cluster, yard, operator, _, counts| {
+        yard.borrow_behind_budgets(counts).await;
+        yard.settle("budgets", operator, cluster, counts).await;
     });
 }

@@ -320,8 +320,13 @@ impl World {
         let mut pods: Vec<Arc<PodSeen>> =
             group.pods.iter().filter_map(|uid| self.pods.get(uid)).cloned().collect();
         pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
-        let bound = pods.iter().any(|pod| pod.node.is_some() && !pod.is_over());
-        pods.retain(|pod| !pod.is_over() && (pod.node.is_some() || !pod.leaving));
+        // A Pod on a node that is gone is gone with it, and one that leaves before it has a node never gets one.
+        pods.retain(|pod| match &pod.node {
+            _ if pod.is_over() => false,
+            Some(node) => self.node_id(node).is_some(),
+            None => !pod.leaving,
+        });
+        let bound = pods.iter().any(|pod| pod.node.is_some());
         let Some(first) = pods.first().cloned() else { return Ok(Wanted::Over) };
         if !first.ours {
             return Ok(self.stranger(id, &first));

@@ -23,12 +23,15 @@ use crate::seen::{
     pod::PodSeen,
 };
 use berth_engine::Engine;
-use berth_types::{Action, Change, Policy, ProjectId, State, Time, WorkloadId};
+use berth_types::{Action, Change, Policy, ProjectId, Span, State, Time, WorkloadId};
 use groups::{Group, GroupKey};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
+
+/// Plans for one set of news. Each that decides something is followed by another, and a few are usual.
+const ROUNDS_MAX: u32 = 1000;
 
 /// Something that is to be known: from a watch, or what became of something that was ordered.
 #[derive(Debug, Clone)]
@@ -235,7 +238,7 @@ impl World {
             self.due.remove(&(self.due.first().expect("it was there a moment ago").0, group));
             self.dirty.insert(group);
         }
-        loop {
+        for round in 1.. {
             self.settle();
             self.tell_outdated();
             let plan = self.engine.plan(now);
@@ -244,6 +247,11 @@ impl World {
                 self.on_decided(action);
             }
             if plan.actions.is_empty() && self.dirty.is_empty() {
+                break;
+            }
+            if round == ROUNDS_MAX {
+                tracing::error!(actions = ?plan.actions, "decisions go in a circle; they are interrupted");
+                self.wake = Some(now + Span::secs(1));
                 break;
             }
         }

@@ -115,7 +115,7 @@ impl World {
         !counted && claims.any(|claim| claim.taken.as_ref().is_some_and(|taken| !taken.is_empty()))
     }
 
-    /// Pods that joined a group after it had started become its extras.
+    /// Pods that joined a group after it had started become its extras, and those that went are not waited for.
     fn regroup(&mut self, id: WorkloadId) {
         let group = &self.groups[&id];
         if group.starting || !matches!(group.key, GroupKey::Named(_) | GroupKey::Native(_)) {
@@ -128,13 +128,13 @@ impl World {
         let known = workload.spec.tasks.max() as usize;
         let is_seen = |task: &Task| self.pod_of(id, task.place.rank).is_some_and(|pod| pod.node.is_some());
         if !leaving.is_empty()
-            || group.pods.iter().filter(|uid| there(uid)).count() <= known
+            || group.pods.iter().filter(|uid| there(uid)).count() == known
             || !tasks.iter().all(is_seen)
         {
             return;
         }
         let Wanted::There(wanted) = self.wanted(id) else { return };
-        if wanted.is_running() && wanted.spec.tasks.max() as usize > known {
+        if wanted.is_running() && wanted.spec.tasks.max() as usize != known {
             self.forget_in_engine(id);
             self.must(&Change::Submitted(*wanted));
         }
@@ -443,6 +443,7 @@ impl World {
         };
         group.starting = false;
         self.dirty.insert(id);
+        tracing::debug!(workload = %id, run, ?result, "a start is over");
         match result {
             Ok(()) => {
                 group.refused_starts = 0;

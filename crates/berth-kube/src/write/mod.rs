@@ -48,6 +48,7 @@ impl Writer {
     /// Begins to carry out effects.
     pub(crate) fn carry_out(&self, effects: Vec<Effect>) {
         for effect in effects {
+            tracing::debug!(?effect, "ordered");
             let writer = self.clone();
             match effect {
                 Effect::Start(order) => {
@@ -135,8 +136,14 @@ impl Writer {
             };
             match sent {
                 Ok(_) => return,
-                // It is gone, or another of its name is there.
-                Err(WriteError::Refused { code: 404 | 409, .. }) => return,
+                Err(WriteError::Refused { code: 404, .. }) => return,
+                // Another of its name is there, or somebody wrote to it at the same time.
+                Err(WriteError::Refused { code: 409, message }) => match self.0.requests.get(&path).await {
+                    Ok(found) if start::is_staying(&found, &uid) => {
+                        tracing::debug!(pod = %pod, message, "a Pod is told to go again");
+                    }
+                    _ => return,
+                },
                 // A disruption budget holds it, or several do, which the server takes for an error of its own.
                 Err(WriteError::Refused { message, .. }) if politely => {
                     return self.tell(Seen::NotEvicted { workload, pod: uid, message });

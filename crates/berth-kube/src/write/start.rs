@@ -83,21 +83,33 @@ impl Writer {
         self.hold(task, &claim.key, &claim.uid, &ready.uid).await?;
         let mut version = claim.version.to_string();
         loop {
-            let error = match self.allocate_waiting(task, claim, version.clone(), &ready).await {
-                Err(error @ WriteError::Refused { code: 409, .. }) => error,
-                done => return done.map(|()| ready),
-            };
-            // Somebody wrote to the claim in between; that changes nothing unless they gave it something.
-            let found: ClaimObject = read(&self.0.requests.get(&claim_path(&claim.key)).await?)?;
-            let meta = found.metadata;
-            let is_free = *meta.uid == *claim.uid
-                && meta.deletion_timestamp.is_none()
-                && found.status.allocation.is_none();
-            if !is_free || meta.resource_version == version {
-                return Err(error);
+            match self.allocate_waiting(task, claim, version.clone(), &ready).await {
+                Ok(()) => return Ok(ready),
+                Err(error) => {
+                    version =
+                        self.unallocated(&claim.key, &claim.uid, &version, error).await?.resource_version
+                }
             }
-            version = meta.resource_version;
         }
+    }
+
+    /// A claim that could not be written to because somebody else did, as it is now. That changes nothing unless they gave it
+    /// something.
+    async fn unallocated(
+        &self,
+        claim: &Key,
+        uid: &str,
+        version: &str,
+        error: WriteError,
+    ) -> Result<Meta, WriteError> {
+        if !matches!(error, WriteError::Refused { code: 409, .. }) {
+            return Err(error);
+        }
+        let found: ClaimObject = read(&self.0.requests.get(&claim_path(claim)).await?)?;
+        let meta = found.metadata;
+        let is_free =
+            meta.uid == uid && meta.deletion_timestamp.is_none() && found.status.allocation.is_none();
+        if is_free && meta.resource_version != version { Ok(meta) } else { Err(error) }
     }
 
     async fn allocate_waiting(
@@ -206,9 +218,11 @@ impl Writer {
         let key = Key::new(namespace, &name);
         let body = serde_json::to_value(&claim).expect("a claim is JSON");
         let path = format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims");
-        let made = self.create(&path, &name, &body, &ready.uid).await?;
+        let mut made = self.create(&path, &name, &body, &ready.uid).await?;
         self.hold(task, &key, &made.uid.as_str().into(), &ready.uid).await?;
-        self.allocate(task, &key, &made, names::CLAIM_REQUEST, &ready).await?;
+        while let Err(error) = self.allocate(task, &key, &made, names::CLAIM_REQUEST, &ready).await {
+            made = self.unallocated(&key, &made.uid, &made.resource_version, error).await?;
+        }
         Ok(ready)
     }
 
@@ -314,6 +328,11 @@ impl Writer {
             tracing::warn!(pod = %pod.key, %error, "a start that failed could not be undone; its Pod is looked at again");
         }
     }
+}
+
+/// Whether this is the Pod that was told to go, and nobody has told it so.
+pub(super) fn is_staying(pod: &[u8], uid: &str) -> bool {
+    read::<Made>(pod).is_ok_and(|pod| pod.metadata.uid == uid && pod.metadata.deletion_timestamp.is_none())
 }
 
 fn claim_path(claim: &Key) -> String {

@@ -24,7 +24,8 @@ impl Operator {
         let file = File::create(&log).expect("the folder of the cluster can be written");
         let process = Command::new(env!("CARGO_BIN_EXE_berth-operator"))
             .env("KUBECONFIG", kubeconfig)
-            .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info".into()))
+            .env("NO_COLOR", "1")
+            .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info,kube_client=off".into()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)

@@ -93,6 +93,33 @@ pub(crate) async fn broken(client: &Client, namespace: &str) -> Result<String> {
     Ok(broken.join("; "))
 }
 
+/// Devices of which Pods on nodes have more than there is.
+pub(crate) fn given_twice(pods: &[Pod], claims: &[ResourceClaim]) -> Vec<String> {
+    let bound: BTreeSet<String> =
+        pods.iter().filter(|pod| is_bound(pod)).filter_map(ResourceExt::uid).collect();
+    let in_use = claims.iter().filter(|claim| {
+        let users = claim.status.as_ref().and_then(|status| status.reserved_for.as_ref());
+        users.is_some_and(|users| users.iter().any(|user| bound.contains(&user.uid)))
+    });
+    let mut taken: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for (node, device, share) in in_use.flat_map(parts) {
+        *taken.entry((node, device)).or_default() += share;
+    }
+    let above = taken.into_iter().filter(|(_, share)| *share > WHOLE);
+    above.map(|((node, device), share)| format!("{node} {device} is claimed {share} of {WHOLE}")).collect()
+}
+
+/// Node, device and share of everything that a claim has.
+fn parts(claim: &ResourceClaim) -> Vec<(String, String, u64)> {
+    let allocation = claim.status.as_ref().and_then(|status| status.allocation.clone());
+    let results = allocation.and_then(|allocation| allocation.devices).and_then(|all| all.results);
+    let part = |result: k8s_openapi::api::resource::v1::DeviceRequestAllocationResult| {
+        let share = result.consumed_capacity.as_ref().and_then(|all| all.get("share"));
+        (result.pool, result.device, share.map_or(WHOLE, |share| millionths(&share.0)))
+    };
+    results.unwrap_or_default().into_iter().map(part).collect()
+}
+
 /// Shares of devices: by claims, by ledgers, and both against each other.
 fn shares(pods: &[Pod], claims: &[ResourceClaim], ledgers: &[api::DeviceLedger]) -> Vec<String> {
     let mut broken = Vec::new();
@@ -100,14 +127,11 @@ fn shares(pods: &[Pod], claims: &[ResourceClaim], ledgers: &[api::DeviceLedger])
     let mut allocated = BTreeSet::new();
     let there: BTreeSet<String> = pods.iter().filter_map(ResourceExt::uid).collect();
     for claim in claims {
-        let status = claim.status.clone().unwrap_or_default();
-        let results = status.allocation.and_then(|allocation| allocation.devices).and_then(|all| all.results);
-        for result in results.unwrap_or_default() {
-            let share = result.consumed_capacity.as_ref().and_then(|all| all.get("share"));
-            let share = share.map_or(WHOLE, |share| millionths(&share.0));
-            *by_claim.entry((result.pool.clone(), result.device.clone())).or_default() += share;
-            allocated.insert((claim.uid().unwrap_or_default(), result.pool, result.device));
+        for (node, device, share) in parts(claim) {
+            *by_claim.entry((node.clone(), device.clone())).or_default() += share;
+            allocated.insert((claim.uid().unwrap_or_default(), node, device));
         }
+        let status = claim.status.clone().unwrap_or_default();
         let users = status.reserved_for.unwrap_or_default();
         if let Some(gone) = users.iter().find(|user| !there.contains(&user.uid)) {
             let ours = claim

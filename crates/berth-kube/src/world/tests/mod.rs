@@ -463,3 +463,37 @@ fn a_label_that_changes_does_not_put_a_pod_into_two_groups() {
     desk.gone("one");
     assert_eq!((desk.used(), desk.world.groups.len()), (0, 0));
 }
+
+#[test]
+fn a_group_whose_pod_is_on_a_node_that_is_gone_waits_for_another() {
+    let mut desk = Desk::new(&["node1", "node2"]);
+    desk.pod("one", 8, member("gang", 2));
+    desk.pod("two", 8, member("gang", 2));
+    desk.obey();
+    let lost = desk.bound()["two"].to_owned();
+    desk.see(vec![Seen::NodeGone(text(&lost))]);
+    // Nobody is there to say that the Pod on it is gone; the other one goes.
+    desk.ordered.retain(|effect| matches!(effect, Effect::Evict(order) if &*order.pod.name == "one"));
+    desk.obey();
+    desk.pod("three", 8, member("gang", 2));
+    desk.node(&lost, 8);
+    desk.gone("two");
+    desk.pod("four", 8, member("gang", 2));
+    desk.pass(3);
+    assert_eq!(desk.bound().into_keys().collect::<Vec<_>>(), ["four", "three"], "{:?}", desk.log);
+    desk.sound();
+}
+
+#[test]
+fn an_extra_that_goes_while_it_waits_is_not_waited_for() {
+    let mut desk = Desk::new(&["node1"]);
+    for name in ["one", "two", "three"] {
+        desk.pod(name, 4, member("gang", 2));
+    }
+    desk.obey();
+    let waits = ["one", "two", "three"].into_iter().find(|name| !desk.bound().contains_key(name));
+    desk.gone(waits.expect("there is room for two"));
+    desk.node("node2", 8);
+    desk.pass(3);
+    assert_eq!((desk.bound().len(), desk.log.len()), (2, 1), "{:?}", desk.log);
+}
