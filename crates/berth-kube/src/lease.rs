@@ -86,7 +86,8 @@ impl Leadership {
         let mut observed = Observed { lease: None, since: Instant::now() };
         loop {
             let began = Instant::now();
-            match self.try_acquire(&mut observed).await {
+            let tried = tokio::time::timeout(REQUEST, self.try_acquire(&mut observed)).await;
+            match tried.unwrap_or_else(|_| Err(too_late())) {
                 Ok(Some(lease)) => {
                     self.fence.open(began, epoch(&lease));
                     return Ok(lease);
@@ -161,7 +162,8 @@ impl Leadership {
                     lease = renewed;
                 }
                 Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                    match self.leases.get(&self.name).await {
+                    let found = tokio::time::timeout(REQUEST, self.leases.get(&self.name)).await;
+                    match found.unwrap_or_else(|_| Err(too_late())) {
                         Ok(found) if holder(&found) == Some(&self.identity) => lease = found,
                         Ok(found) => {
                             self.fence.close();
@@ -183,6 +185,12 @@ impl Leadership {
     /// Gives the lease back, so that the next one need not wait for its end.
     pub(crate) async fn release(&self) {
         self.fence.close();
+        if tokio::time::timeout(REQUEST, self.try_release()).await.is_err() {
+            tracing::debug!("the lease was not given back in time; it runs out");
+        }
+    }
+
+    async fn try_release(&self) {
         let Ok(found) = self.leases.get(&self.name).await else { return };
         if holder(&found) != Some(&self.identity) {
             return;
@@ -194,6 +202,10 @@ impl Leadership {
             tracing::debug!(%error, "the lease was not given back; it runs out");
         }
     }
+}
+
+fn too_late() -> kube::Error {
+    kube::Error::Service("the API server did not answer in time".into())
 }
 
 fn holder(lease: &Lease) -> Option<&str> {

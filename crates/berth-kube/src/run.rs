@@ -7,15 +7,22 @@
 use crate::{
     api,
     health::Health,
-    lease::{Fence, Leadership},
-    seen::objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
+    lease::{Fence, Leadership, REQUEST},
+    seen::{
+        Key, Text,
+        objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
+    },
     watch::{Followed, News, follow},
     world::{Seen, Settings, World},
     write::{Ledgers, Requests, WriteError, Writer},
 };
 use anyhow::{Context, Result, bail};
 use berth_types::{Policy, State, Time};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::version::Info,
+};
 use kube::{
     Api, Client, Config,
     api::{ListParams, Patch, PatchParams},
@@ -23,12 +30,13 @@ use kube::{
 };
 use serde_json::json;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     net::SocketAddr,
     path::Path,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use tokio::task::JoinSet;
 
 /// News that are taken at once, so that a flood is decided in a few plans and none of them waits for its end.
 const AT_ONCE: usize = 20_000;
@@ -36,6 +44,12 @@ const AT_ONCE: usize = 20_000;
 const EXPLANATIONS: usize = 4;
 /// Between tries of something that fails.
 const PAUSE: Duration = Duration::from_millis(300);
+/// The shortest sleep.
+const NAP: Duration = Duration::from_millis(2);
+/// The longest wait for a list of ledgers.
+const LIST: Duration = Duration::from_secs(10);
+/// Claims that are looked at together when the lead is taken over.
+const CLAIMS_AT_ONCE: usize = 32;
 /// The longest sleep.
 const SLEEP: Duration = Duration::from_secs(60);
 /// The oldest Kubernetes that has what is needed.
@@ -124,7 +138,11 @@ pub async fn stop_asked() {
 
 /// Leads when it may, and places Pods until told to stop or until somebody else leads.
 pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()>) -> Result<()> {
-    let version = client.apiserver_version().await.context("the API server does not answer")?;
+    tokio::pin!(stop);
+    let version = tokio::select! {
+        version = version(&client) => version?,
+        () = &mut stop => return Ok(()),
+    };
     let minor: u32 =
         version.minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
     if version.major == "1" && minor < OLDEST {
@@ -137,17 +155,29 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     let fence = Fence::closed();
     let leadership =
         Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
-    tokio::pin!(stop);
     let lease = tokio::select! {
         lease = leadership.acquire() => lease.context("the lease cannot be had; does the role allow it?")?,
         () = &mut stop => return Ok(()),
     };
     tracing::info!(identity = options.identity, "leads");
-    let requests = Requests::new(client.clone(), fence);
-    let ledgers = take_over(&client, &requests).await?;
+    let requests = Requests::new(client.clone(), fence.clone());
+    let keep = leadership.keep(lease);
+    tokio::pin!(keep);
+    let ledgers = tokio::select! {
+        why = &mut keep => bail!("stopped leading: {why}"),
+        ledgers = take_over(&client, &requests) => ledgers,
+        () = &mut stop => return end(&fence, &requests, &leadership).await,
+    };
+    let ledgers = match ledgers {
+        Ok(ledgers) => ledgers,
+        Err(error) => {
+            end(&fence, &requests, &leadership).await?;
+            return Err(error);
+        }
+    };
     let (news, heard) = channel();
     let writer = Writer::new(requests.clone(), ledgers, news.clone());
-    let kinds = watch_all(&client, &news);
+    let (kinds, _watches) = watch_all(&client, &news);
     let (over, ended) = tokio::sync::oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
     let policy = options.policy.clone();
@@ -158,41 +188,63 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     });
     let deciding = deciding.context("a thread cannot be started")?;
     let result = tokio::select! {
-        why = leadership.keep(lease) => Err(anyhow::anyhow!("stopped leading: {why}")),
+        why = &mut keep => Err(anyhow::anyhow!("stopped leading: {why}")),
         result = ended => result.unwrap_or_else(|_| bail!("the deciding thread ended")),
         () = &mut stop => Ok(()),
     };
-    // Nobody listens any more: watches end, and the thread with them.
     let _ = news.send(News::Stop);
-    requests.quiet().await;
-    leadership.release().await;
+    end(&fence, &requests, &leadership).await?;
     tokio::task::spawn_blocking(move || deciding.join()).await.ok();
     result
 }
 
-/// Watches everything that matters; gives what must have been listed before anything is decided.
-pub(crate) fn watch_all(client: &Client, news: &Sender<News>) -> BTreeSet<&'static str> {
-    fn watch<T: Followed>(client: &Client, news: &Sender<News>, kinds: &mut BTreeSet<&'static str>) {
-        kinds.insert(T::PATH);
-        tokio::spawn(follow::<T>(client.clone(), news.clone()));
+/// The version of the API server, once there is one.
+async fn version(client: &Client) -> Result<Info> {
+    let mut is_told = false;
+    loop {
+        let asked = tokio::time::timeout(REQUEST, client.apiserver_version()).await;
+        let error = match asked {
+            Ok(Ok(version)) => return Ok(version),
+            Ok(Err(kube::Error::Api(status))) => {
+                bail!("the API server does not say what it is: {} ({})", status.message, status.code)
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it took too long".into(),
+        };
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::warn!(error, "the API server does not answer; it is asked until it does");
+        }
+        tokio::time::sleep(PAUSE).await;
     }
-    let mut kinds = BTreeSet::new();
-    watch::<NodeObject>(client, news, &mut kinds);
-    watch::<PodObject>(client, news, &mut kinds);
-    watch::<SliceObject>(client, news, &mut kinds);
-    watch::<ClaimObject>(client, news, &mut kinds);
-    watch::<PodGroupObject>(client, news, &mut kinds);
-    watch::<api::Department>(client, news, &mut kinds);
-    watch::<api::Project>(client, news, &mut kinds);
-    watch::<api::NodePool>(client, news, &mut kinds);
-    watch::<api::Workload>(client, news, &mut kinds);
-    kinds
+}
+
+/// Ends leading: nothing begins any more, what is under way ends, and only then may somebody else lead.
+async fn end(fence: &Fence, requests: &Requests, leadership: &Leadership) -> Result<()> {
+    fence.close();
+    requests.quiet().await;
+    leadership.release().await;
+    Ok(())
+}
+
+/// Watches everything that matters, for as long as the set of watches is kept; gives what must have been listed before
+/// anything is decided.
+pub(crate) fn watch_all(client: &Client, news: &Sender<News>) -> (BTreeSet<&'static str>, JoinSet<()>) {
+    let (mut kinds, mut watches) = (BTreeSet::new(), JoinSet::new());
+    macro_rules! watch {
+        ($($kind:ty),*) => {$(
+            kinds.insert(<$kind>::PATH);
+            watches.spawn(follow::<$kind>(client.clone(), news.clone()));
+        )*};
+    }
+    watch!(NodeObject, PodObject, SliceObject, ClaimObject, PodGroupObject);
+    watch!(api::Department, api::Project, api::NodePool, api::Workload);
+    (kinds, watches)
 }
 
 /// What the API server says, as the engine understands it: nodes, owners, and work where it is. Nothing is decided or written.
 pub async fn look(client: Client) -> Result<State> {
     let (news, heard) = channel();
-    let mut unlisted = watch_all(&client, &news);
+    let (mut unlisted, watches) = watch_all(&client, &news);
     let looked = tokio::task::spawn_blocking(move || {
         let mut seen = Vec::new();
         while !unlisted.is_empty() {
@@ -201,14 +253,18 @@ pub async fn look(client: Client) -> Result<State> {
                 News::Listed(kind) | News::Absent(kind) => {
                     unlisted.remove(kind);
                 }
-                News::Failed { kind, message } => bail!("{kind} cannot be read: {message}"),
+                News::Failed { kind, message } | News::Forbidden { kind, message } => {
+                    bail!("{kind} cannot be read: {message}")
+                }
                 News::Stop => bail!("somebody asked for the end"),
             }
         }
         let mut world = World::new(Settings { policy: Policy::default() });
         Ok(world.see(now(), seen))
     });
-    looked.await.context("looking was interrupted")?
+    let state = looked.await.context("looking was interrupted")?;
+    drop(watches);
+    state
 }
 
 /// Takes over from whoever led before: a claim that a ledger names and that has nothing was about to get something, and a
@@ -216,7 +272,10 @@ pub async fn look(client: Client) -> Result<State> {
 async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
     let ledgers: Api<api::DeviceLedger> = Api::all(client.clone());
     let found = loop {
-        match ledgers.list(&ListParams::default()).await {
+        let parameters = ListParams::default();
+        let asked = tokio::time::timeout(LIST, ledgers.list(&parameters)).await;
+        let late = || Err(kube::Error::Service("the API server did not answer in time".into()));
+        match asked.unwrap_or_else(|_| late()) {
             Ok(found) => break found.items,
             Err(kube::Error::Api(status)) if status.code == 404 => bail!(
                 "the cluster does not know Berth's resources; apply the manifest that `berth operator manifest` writes"
@@ -232,36 +291,99 @@ async fn take_over(client: &Client, requests: &Requests) -> Result<Ledgers> {
         }
     };
     let ledgers = Ledgers::found(found);
-    for (claim, uid) in ledgers.claims() {
-        let path =
-            format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name);
-        let found: ClaimObject = match requests.get(&path).await {
-            Ok(found) => serde_json::from_slice(&found).context("a claim cannot be read")?,
-            Err(WriteError::Refused { code: 404, .. }) => continue,
-            Err(error) => return Err(error).context("a claim cannot be read"),
-        };
-        if found.status.allocation.is_some() || *found.metadata.uid != *uid {
-            continue;
+    let claims = futures_util::stream::iter(ledgers.claims());
+    claims
+        .map(|(claim, uid)| take_over_claim(requests, &ledgers, claim, uid))
+        .buffer_unordered(CLAIMS_AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    Ok(ledgers)
+}
+
+async fn take_over_claim(requests: &Requests, ledgers: &Ledgers, claim: Key, uid: Text) -> Result<()> {
+    let path =
+        format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", claim.namespace, claim.name);
+    let found: ClaimObject = match requests.get(&path).await {
+        Ok(found) => serde_json::from_slice(&found).context("a claim cannot be read")?,
+        Err(WriteError::Refused { code: 404, .. }) => {
+            ledgers.released(&claim);
+            return Ok(());
         }
-        let epoch = requests.epoch()?.to_string();
-        let body = json!({ "metadata": { "uid": &*uid, "annotations": { crate::names::EPOCH: epoch } } });
-        match requests.merge(&path, &body).await {
-            Ok(_) | Err(WriteError::Refused { code: 404 | 409, .. }) => {}
-            Err(error) => return Err(error).context("a claim cannot be taken over"),
+        Err(error) => return Err(error).context("a claim cannot be read"),
+    };
+    if found.status.allocation.is_some() && *found.metadata.uid == *uid {
+        return Ok(());
+    }
+    if *found.metadata.uid != *uid {
+        ledgers.released(&claim);
+        return Ok(());
+    }
+    let epoch = requests.epoch()?.to_string();
+    let body = json!({ "metadata": { "uid": &*uid, "annotations": { crate::names::EPOCH: epoch } } });
+    match requests.merge(&path, &body).await {
+        Ok(written) => {
+            // Whatever was under way came before, or never will.
+            let written: ClaimObject = serde_json::from_slice(&written).context("a claim cannot be read")?;
+            if written.status.allocation.is_none() {
+                ledgers.released(&claim);
+            }
+            Ok(())
+        }
+        Err(WriteError::Refused { code: 404 | 409, .. }) => {
+            ledgers.released(&claim);
+            Ok(())
+        }
+        Err(error) => Err(error).context("a claim cannot be taken over"),
+    }
+}
+
+/// Kinds that cannot be read.
+#[derive(Default)]
+struct Missing(BTreeSet<&'static str>);
+
+impl Missing {
+    /// Says, once, what is missing and what to do, and goes on without it where that is possible.
+    fn note(&mut self, kind: &'static str, why: &str, unlisted: &mut BTreeSet<&'static str>) {
+        let is_new = self.0.insert(kind);
+        // Without devices nobody needs to know who has them; with them, everybody does.
+        let without = [PodGroupObject::PATH, SliceObject::PATH].contains(&kind)
+            || (kind == ClaimObject::PATH && self.0.contains(SliceObject::PATH));
+        if without {
+            unlisted.remove(kind);
+        }
+        if kind == SliceObject::PATH && self.0.contains(ClaimObject::PATH) {
+            unlisted.remove(ClaimObject::PATH);
+        }
+        if is_new && without {
+            tracing::warn!(kind, why, "{}; Berth goes on without", remedy(kind));
+        } else if is_new {
+            tracing::error!(kind, why, "{}; Berth waits for it", remedy(kind));
         }
     }
-    Ok(ledgers)
+}
+
+/// What whoever runs the cluster can do about a kind that cannot be read.
+fn remedy(kind: &str) -> &'static str {
+    if kind == PodGroupObject::PATH {
+        "native groups of Pods are not known: name groups by labels, or turn on the API scheduling.k8s.io/v1alpha2"
+    } else if kind == SliceObject::PATH || kind == ClaimObject::PATH {
+        "devices cannot be shared: turn on the API resource.k8s.io/v1 and apply Berth's roles anew; GPUs are counted until then"
+    } else {
+        "apply the manifest that `berth operator manifest` writes, with its resources and roles"
+    }
 }
 
 /// Everything there is, once all of it has been listed; nothing when somebody asks for the end before.
 pub(crate) fn first_news(heard: &Receiver<News>, mut unlisted: BTreeSet<&'static str>) -> Option<Vec<Seen>> {
-    let mut first = Vec::new();
+    let (mut first, mut missing) = (Vec::new(), Missing::default());
     while !unlisted.is_empty() {
         match heard.recv() {
             Ok(News::Seen(seen)) => first.push(seen),
-            Ok(News::Listed(kind) | News::Absent(kind)) => {
+            Ok(News::Listed(kind)) => {
                 unlisted.remove(kind);
             }
+            Ok(News::Absent(kind)) => missing.note(kind, "the cluster does not have it", &mut unlisted),
+            Ok(News::Forbidden { kind, message }) => missing.note(kind, &message, &mut unlisted),
             Ok(News::Failed { kind, message }) => tracing::warn!(kind, message, "cannot be read yet"),
             Ok(News::Stop) | Err(_) => return None,
         }
@@ -278,14 +400,24 @@ fn decide(
     unlisted: BTreeSet<&'static str>,
 ) -> Result<()> {
     let Some(first) = first_news(heard, unlisted) else { return Ok(()) };
+    let there: HashSet<Text> = first
+        .iter()
+        .filter_map(|seen| match seen {
+            Seen::Pod(pod) if !pod.is_over() => Some(pod.uid.clone()),
+            _ => None,
+        })
+        .collect();
+    writer.keep_only(|pod| there.contains(pod));
     let effects = world.first_look(now(), first);
     tracing::info!(nodes = world.engine().nodes().len(), "everything is known");
     writer.carry_out(effects);
     let mut seen = Vec::new();
     loop {
         health.decided();
-        let wait =
-            world.next_instant().map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).min(SLEEP));
+        // Never in a circle, whatever instant is named.
+        let wait = world
+            .next_instant()
+            .map_or(SLEEP, |at| Duration::from_millis(at.since(now()).0).clamp(NAP, SLEEP));
         let mut next = if world.has_unexplained() {
             heard.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
@@ -298,13 +430,18 @@ fn decide(
         loop {
             match next {
                 Ok(News::Seen(one)) => {
-                    if let Seen::ClaimGone(key) = &one {
-                        writer.released(key);
+                    match &one {
+                        Seen::ClaimGone(key) => writer.released(key),
+                        Seen::PodGone(uid) => writer.released_by(uid),
+                        Seen::Pod(pod) if pod.is_over() => writer.released_by(&pod.uid),
+                        _ => {}
                     }
                     seen.push(one);
                 }
                 Ok(News::Listed(_) | News::Absent(_)) => {}
-                Ok(News::Failed { kind, message }) => tracing::warn!(kind, message, "cannot be read"),
+                Ok(News::Failed { kind, message } | News::Forbidden { kind, message }) => {
+                    tracing::warn!(kind, message, "cannot be read")
+                }
                 Ok(News::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => break,
             }

@@ -19,7 +19,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 /// News that are taken at once.
 const AT_ONCE: usize = 5_000;
@@ -32,6 +32,8 @@ pub struct View {
     world: Arc<RwLock<World>>,
     /// Counts changes, so that somebody can wait for the next.
     changes: watch::Receiver<u64>,
+    /// End with the last view.
+    _watches: Arc<JoinSet<()>>,
 }
 
 /// What is seen at one moment.
@@ -60,7 +62,7 @@ impl View {
     /// Begins to look; returns when everything has been seen once.
     pub async fn start(client: Client) -> Result<Self> {
         let (news, heard) = channel();
-        let unlisted = run::watch_all(&client, &news);
+        let (unlisted, watches) = run::watch_all(&client, &news);
         let world = Arc::new(RwLock::new(World::new(Settings { policy: Policy::default() })));
         let (changed, mut changes) = watch::channel(0);
         let ours = Arc::clone(&world);
@@ -75,7 +77,7 @@ impl View {
             .context("a thread cannot be started")?;
         let first = tokio::time::timeout(Duration::from_secs(60), changes.changed()).await;
         first.context("the API server does not answer")?.context("the view ended")?;
-        Ok(Self { world, changes })
+        Ok(Self { world, changes, _watches: Arc::new(watches) })
     }
 
     /// What is seen now.
@@ -120,7 +122,9 @@ fn follow(world: &RwLock<World>, heard: &Receiver<News>, changed: &watch::Sender
         loop {
             match next {
                 Ok(News::Seen(one)) => seen.push(one),
-                Ok(News::Failed { kind, message }) => tracing::warn!(kind, message, "cannot be read"),
+                Ok(News::Failed { kind, message } | News::Forbidden { kind, message }) => {
+                    tracing::warn!(kind, message, "cannot be read");
+                }
                 Ok(News::Listed(_) | News::Absent(_)) => {}
                 Ok(News::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => break,

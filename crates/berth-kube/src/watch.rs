@@ -4,9 +4,9 @@
 //! what is missing is told as gone.
 
 use crate::{
-    api,
+    api, names,
     seen::{
-        Key, Text,
+        Key,
         claim::ClaimSeen,
         node::{NodeSeen, SliceSeen},
         objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
@@ -32,6 +32,8 @@ const WATCH: Duration = Duration::from_secs(290);
 const ANSWER: Duration = Duration::from_secs(15);
 /// Between tries of something that fails.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Between tries of a kind that may not be read.
+const FORBIDDEN: Duration = Duration::from_secs(5);
 /// Between tries of a kind that the cluster does not have.
 const ABSENT: Duration = Duration::from_secs(30);
 
@@ -46,6 +48,8 @@ pub(crate) enum News {
     Absent(&'static str),
     /// Somebody asks for the end.
     Stop,
+    /// This process may not read a kind.
+    Forbidden { kind: &'static str, message: String },
     /// A kind cannot be read.
     Failed { kind: &'static str, message: String },
 }
@@ -103,9 +107,14 @@ impl<T: Followed> Follower<T> {
         let mut version = match self.list().await {
             Ok(version) => version,
             Err(kube::Error::Api(status)) if status.code == 404 => {
-                // The cluster has nothing of this kind.
+                // The cluster has nothing of this kind, or does not serve it yet.
                 self.tell(News::Absent(T::PATH));
-                tokio::time::sleep(ABSENT).await;
+                tokio::time::sleep(if T::PATH.contains(names::GROUP) { PAUSE } else { ABSENT }).await;
+                return;
+            }
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                self.tell(News::Forbidden { kind: T::PATH, message: status.message });
+                tokio::time::sleep(FORBIDDEN).await;
                 return;
             }
             Err(error) => {
@@ -119,6 +128,12 @@ impl<T: Followed> Follower<T> {
             match self.watch(&mut version).await {
                 Ok(Ended::Stale) => return,
                 Ok(Ended::Resumable) => {}
+                // Whatever the server has against it, a list says what is.
+                Err(kube::Error::Api(status)) => {
+                    tracing::debug!(kind = T::PATH, message = status.message, "a watch is refused");
+                    tokio::time::sleep(PAUSE).await;
+                    return;
+                }
                 Err(error) => {
                     tracing::debug!(kind = T::PATH, %error, "a watch broke");
                     tokio::time::sleep(PAUSE).await;
@@ -233,9 +248,8 @@ fn too_late() -> kube::Error {
 /// Whether two things that are gone are the same one.
 fn same(one: &Seen, other: &Seen) -> bool {
     match (one, other) {
-        (Seen::PodGone(one), Seen::PodGone(other)) | (Seen::WorkloadGone(one), Seen::WorkloadGone(other)) => {
-            one == other
-        }
+        (Seen::PodGone(one), Seen::PodGone(other)) => one == other,
+        (Seen::WorkloadGone(one), Seen::WorkloadGone(other)) => one == other,
         _ => true,
     }
 }
@@ -293,7 +307,7 @@ followed!(
 
 /// The same for resources of ours, which are read as a whole.
 macro_rules! followed_ours {
-    ($object:ty, $path:literal, $seen:path, $gone:path, $id:ident) => {
+    ($object:ty, $path:literal, $seen:path, |$one:ident| $gone:expr) => {
         impl Followed for $object {
             const PATH: &'static str = $path;
             fn key(&self) -> Key {
@@ -306,20 +320,23 @@ macro_rules! followed_ours {
                 Some($seen(Arc::new(self)))
             }
             fn gone(&self) -> Seen {
-                let id: Text = self.metadata.$id.as_deref().unwrap_or_default().into();
-                $gone(id)
+                let $one = self;
+                $gone
             }
         }
     };
 }
 
-followed_ours!(
-    api::Department,
-    "/apis/berth.dev/v1alpha1/departments",
-    Seen::Department,
-    Seen::DepartmentGone,
-    name
-);
-followed_ours!(api::Project, "/apis/berth.dev/v1alpha1/projects", Seen::Project, Seen::ProjectGone, name);
-followed_ours!(api::NodePool, "/apis/berth.dev/v1alpha1/nodepools", Seen::Pool, Seen::PoolGone, name);
-followed_ours!(api::Workload, "/apis/berth.dev/v1alpha1/workloads", Seen::Workload, Seen::WorkloadGone, uid);
+followed_ours!(api::Department, "/apis/berth.dev/v1alpha1/departments", Seen::Department, |department| {
+    Seen::DepartmentGone(department.name_any().into())
+});
+followed_ours!(api::Project, "/apis/berth.dev/v1alpha1/projects", Seen::Project, |project| {
+    Seen::ProjectGone(project.name_any().into())
+});
+followed_ours!(api::NodePool, "/apis/berth.dev/v1alpha1/nodepools", Seen::Pool, |pool| {
+    Seen::PoolGone(pool.name_any().into())
+});
+followed_ours!(api::Workload, "/apis/berth.dev/v1alpha1/workloads", Seen::Workload, |workload| {
+    let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+    Seen::WorkloadGone(Key::new(namespace, workload.metadata.uid.as_deref().unwrap_or_default()))
+});

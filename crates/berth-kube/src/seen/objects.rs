@@ -1,6 +1,7 @@
 //! Objects of Kubernetes, as far as they are read. What is not named here is skipped while it is parsed, because most of a Pod
 //! is of no interest to a scheduler and there are many of them.
 
+use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -18,12 +19,14 @@ pub(crate) struct Meta {
     pub(crate) deletion_timestamp: Option<jiff::Timestamp>,
     pub(crate) labels: Texts,
     pub(crate) annotations: Texts,
+    pub(crate) finalizers: Vec<String>,
     pub(crate) owner_references: Vec<Owner>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Owner {
+    pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -94,6 +97,12 @@ pub(crate) struct PodSpec {
     pub(crate) priority: Option<i32>,
     pub(crate) termination_grace_period_seconds: Option<u64>,
     pub(crate) active_deadline_seconds: Option<u64>,
+    pub(crate) host_network: bool,
+    #[serde(rename = "hostPID")]
+    pub(crate) host_pid: bool,
+    #[serde(rename = "hostIPC")]
+    pub(crate) host_ipc: bool,
+    pub(crate) security_context: Option<PodSecurityContext>,
     pub(crate) volumes: Vec<Volume>,
 }
 
@@ -106,6 +115,8 @@ pub(crate) struct SchedulingGroup {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Container {
+    pub(crate) name: String,
+    pub(crate) security_context: Option<SecurityContext>,
     pub(crate) resources: Resources,
     pub(crate) restart_policy: Option<String>,
 }
@@ -129,6 +140,7 @@ pub(crate) struct PodClaim {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Volume {
     pub(crate) persistent_volume_claim: Option<VolumeClaim>,
+    pub(crate) host_path: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -5,8 +5,9 @@ use super::{
     nodes_for::NodesFor,
     objects::{Container, PodObject, PodSpec},
 };
-use crate::{names, quantity};
+use crate::{guard, names, quantity};
 use berth_types::{Bytes, Cpu, Kind, Span, Time};
+use k8s_openapi::api::core::v1 as core;
 use std::{num::NonZeroU8, sync::Arc};
 
 /// Labels or annotations by which Pods name a group, and how many of it must start together: ours, those of the older
@@ -63,8 +64,68 @@ pub(crate) struct PodSeen {
     pub(crate) turned_away: bool,
     /// Volumes it mounts, by the name of their claim.
     pub(crate) volumes: Vec<Text>,
+    /// What it wants of its node beyond what every Pod may have.
+    pub(crate) beyond: Option<Box<Beyond>>,
     /// What it asks for that cannot be honoured.
     pub(crate) refusal: Option<Refusal>,
+}
+
+/// What a Pod wants of its node that a project must allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Beyond {
+    host_network: Option<Refusal>,
+    privileged: Option<Refusal>,
+}
+
+impl Beyond {
+    /// Why a project does not allow it, if it does not.
+    pub(crate) fn refused_by(&self, project: &crate::api::ProjectSpec) -> Option<&Refusal> {
+        let network = self.host_network.as_ref().filter(|_| !project.allow_host_network);
+        network.or(self.privileged.as_ref().filter(|_| !project.allow_privileged))
+    }
+
+    /// Judged once for a project that allows nothing, because most Pods want nothing of the kind.
+    fn of(spec: &PodSpec) -> Option<Box<Self>> {
+        let wanted = guarded(spec);
+        if wanted == core::PodSpec::default() {
+            return None;
+        }
+        let nothing = crate::api::ProjectSpec::default();
+        let alone = core::PodSpec { host_network: wanted.host_network, ..core::PodSpec::default() };
+        let rest = core::PodSpec { host_network: None, ..wanted };
+        let beyond = Self {
+            host_network: guard::pod_permitted(&alone, &nothing).err(),
+            privileged: guard::pod_permitted(&rest, &nothing).err(),
+        };
+        (beyond.host_network.is_some() || beyond.privileged.is_some()).then(|| Box::new(beyond))
+    }
+}
+
+/// Of a Pod, what touches its node.
+fn guarded(spec: &PodSpec) -> core::PodSpec {
+    let containers = |all: &[Container]| -> Vec<core::Container> {
+        let touching = all.iter().filter(|one| one.security_context.is_some());
+        let container = |one: &Container| core::Container {
+            name: one.name.clone(),
+            security_context: one.security_context.clone(),
+            ..core::Container::default()
+        };
+        touching.map(container).collect()
+    };
+    let on_host = spec.volumes.iter().any(|volume| volume.host_path.is_some());
+    let volume =
+        || core::Volume { host_path: Some(core::HostPathVolumeSource::default()), ..Default::default() };
+    let before = containers(&spec.init_containers);
+    core::PodSpec {
+        host_network: spec.host_network.then_some(true),
+        host_pid: spec.host_pid.then_some(true),
+        host_ipc: spec.host_ipc.then_some(true),
+        volumes: on_host.then(|| vec![volume()]),
+        security_context: spec.security_context.clone(),
+        init_containers: (!before.is_empty()).then_some(before),
+        containers: containers(&spec.containers),
+        ..core::PodSpec::default()
+    }
 }
 
 /// How far a Pod is.
@@ -177,6 +238,7 @@ impl PodSeen {
         let owner = meta.owner_references.iter().find(|owner| owner.controller);
         let volumes = spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
         Self {
+            beyond: Beyond::of(&spec),
             member: member(&meta, &spec, &mut refuse),
             volumes: volumes.map(|claim| claim.claim_name.as_str().into()).collect(),
             uid: meta.uid.as_str().into(),
@@ -230,8 +292,7 @@ fn member(
     let text = |name: &str| meta.labels.get(name).or_else(|| meta.annotations.get(name));
     let number = |name: &str| text(name).and_then(|text| text.parse::<u32>().ok());
     let owner = meta.owner_references.iter().find(|owner| owner.controller);
-    if let Some(owner) =
-        owner.filter(|owner| owner.kind == "Workload" && meta.labels.contains_key(names::WORKLOAD))
+    if let Some(owner) = owner.filter(|owner| is_workload(owner) && meta.labels.contains_key(names::WORKLOAD))
     {
         let (rank, run) = (number(names::RANK).unwrap_or(0), number(names::RUN).unwrap_or(0));
         return Member::Workload { uid: owner.uid.as_str().into(), rank, run };
@@ -253,6 +314,12 @@ fn member(
         }
     }
     Member::Alone
+}
+
+/// Kubernetes has a kind of this name too.
+fn is_workload(owner: &super::objects::Owner) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    owner.kind == "Workload" && group == Some(names::GROUP)
 }
 
 /// What the containers of a Pod ask for together.

@@ -5,19 +5,19 @@ use crate::{
     api, convert, guard,
     seen::{
         Key, Refusal, Text,
+        claim::ClaimSeen,
         nodes_for::NodesFor,
         objects::{Texts, Toleration},
         pod::{Member, PodGpus, PodSeen, Stage},
     },
 };
 use berth_types::{
-    AfterStop, DeviceShare, GpuRequest, Kind, Name, Phase, Place, Request, Selector, Span, Spread, Task,
-    Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec,
+    AfterStop, DeviceShare, GpuRequest, Kind, Name, Outcome, Phase, Place, Request, Selector, Span, Spread,
+    Task, Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroU8,
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -26,8 +26,8 @@ use std::{
 pub(crate) enum GroupKey {
     /// A Pod of its own.
     Pod(Text),
-    /// A Workload, by its unique id.
-    Workload(Text),
+    /// A Workload, by its namespace and unique id: a Pod elsewhere that names it is none of its own.
+    Workload(Key),
     /// A name that Pods of one namespace agree on.
     Named(Key),
     /// A native group.
@@ -60,10 +60,19 @@ pub(crate) struct Group {
     pub(crate) not_before: Option<Time>,
     /// It cannot be evicted before this, because something refused to let its Pods go.
     pub(crate) protected: Option<Time>,
+    /// What was placed of a start that failed is leaving.
+    pub(crate) undone: bool,
     /// Its Pods leave by an eviction, which others may refuse; not by its own end.
     pub(crate) leaves_politely: bool,
     /// The demand on nodes it holds a label of.
     pub(crate) demand: Option<Arc<NodesFor>>,
+    /// Pods that were told to go because they are no part of the present run, and versions of claims that were told to be
+    /// given back, so that nothing is told twice.
+    pub(crate) cleared: BTreeSet<Text>,
+    /// Claims of its Pods that are being given back; it does not start in between.
+    pub(crate) releasing: usize,
+    /// When its unseen Pods are next asked for.
+    pub(crate) seek_at: Option<Time>,
     /// Why it is not in the queue.
     pub(crate) refusal: Option<Refusal>,
     /// What was last said about it.
@@ -102,8 +111,12 @@ pub(super) fn queued_at(workload: &api::Workload) -> Time {
 }
 
 impl World {
-    pub(super) fn on_pod(&mut self, pod: PodSeen) {
+    pub(super) fn on_pod(&mut self, mut pod: PodSeen) {
         let uid = pod.uid.clone();
+        // Labels can change; with whom a Pod starts cannot.
+        if let Some(before) = self.pods.get(&uid) {
+            pod.member = before.member.clone();
+        }
         let before = self.pods.insert(uid.clone(), Arc::new(pod));
         let pod = Arc::clone(&self.pods[&uid]);
         let occupies = |pod: &PodSeen| pod.node.clone().filter(|_| !pod.is_over());
@@ -143,12 +156,13 @@ impl World {
         let Some(id) = self.by_key.get(&group_key(&pod)).copied() else { return };
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.pods.remove(uid);
+        group.cleared.remove(uid);
         for rank in group.ranks.values_mut().filter(|rank| rank.pod.as_ref() == Some(uid)) {
             rank.gone = true;
         }
         // Whatever the owner makes in its stead waits where this one would.
         if let Some(owner) =
-            pod.owner.as_ref().filter(|_| group.evicted.is_some() && group.key == GroupKey::Pod(uid.clone()))
+            pod.owner.as_ref().filter(|_| group.leaves_politely && group.key == GroupKey::Pod(uid.clone()))
         {
             let vacancy = Vacancy { submitted: group.submitted, evicted: group.evicted };
             self.vacancies.entry(owner.clone()).or_default().push_back(vacancy);
@@ -157,14 +171,12 @@ impl World {
     }
 
     pub(super) fn on_workload(&mut self, workload: Arc<api::Workload>) {
-        let uid: Text = workload.metadata.uid.as_deref().unwrap_or_default().into();
-        let key = GroupKey::Workload(uid);
+        let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+        let uid = workload.metadata.uid.as_deref().unwrap_or_default();
+        let key = GroupKey::Workload(Key::new(namespace, uid));
         let id = match self.by_key.get(&key) {
             Some(id) => *id,
-            None => {
-                let namespace = workload.metadata.namespace.as_deref().unwrap_or_default().into();
-                self.new_group(key, namespace, queued_at(&workload))
-            }
+            None => self.new_group(key, namespace.into(), queued_at(&workload)),
         };
         let group = self.groups.get_mut(&id).expect("it is there now");
         if group.workload.is_none() {
@@ -175,8 +187,8 @@ impl World {
         self.dirty.insert(id);
     }
 
-    pub(super) fn on_workload_gone(&mut self, uid: &Text) {
-        let Some(id) = self.by_key.get(&GroupKey::Workload(uid.clone())).copied() else { return };
+    pub(super) fn on_workload_gone(&mut self, key: &Key) {
+        let Some(id) = self.by_key.get(&GroupKey::Workload(key.clone())).copied() else { return };
         if let Some(group) = self.groups.get_mut(&id) {
             group.workload = None;
             self.dirty.insert(id);
@@ -189,8 +201,9 @@ impl World {
             return *id;
         }
         let id = self.new_group(key, pod.key.namespace.clone(), pod.created);
-        let vacancy = pod.owner.as_ref().and_then(|owner| self.vacancies.get_mut(owner)?.pop_front());
-        if let Some(vacancy) = vacancy.filter(|_| pod.node.is_none()) {
+        let owner = pod.owner.as_ref().filter(|_| pod.node.is_none());
+        let vacancy = owner.and_then(|owner| self.vacancies.get_mut(owner)?.pop_front());
+        if let Some(vacancy) = vacancy {
             let group = self.groups.get_mut(&id).expect("it is there now");
             group.submitted = vacancy.submitted;
             group.evicted = vacancy.evicted;
@@ -217,8 +230,12 @@ impl World {
             refused_starts: 0,
             not_before: None,
             protected: None,
+            undone: false,
             leaves_politely: false,
             demand: None,
+            cleared: BTreeSet::new(),
+            releasing: 0,
+            seek_at: None,
             refusal: None,
             said: super::status::Said::default(),
         };
@@ -229,14 +246,50 @@ impl World {
     /// What the engine is to be told of a group it does not know.
     pub(super) fn wanted(&mut self, id: WorkloadId) -> Wanted {
         let group = &self.groups[&id];
-        if group.not_before.is_some_and(|until| until > self.now) {
-            return Wanted::Waits(group.refusal.clone());
-        }
-        let made = match &group.key {
-            GroupKey::Workload(_) => self.wanted_workload(id),
-            _ => self.wanted_pods(id),
+        let is_workload = matches!(group.key, GroupKey::Workload(_));
+        let waits = group.not_before.is_some_and(|until| until > self.now);
+        let made = match is_workload {
+            // What is on nodes already is counted, however long the next start has to wait.
+            _ if waits && self.bound_pods(id).is_empty() => {
+                return Wanted::Waits(self.groups[&id].refusal.clone());
+            }
+            true => self.wanted_workload(id),
+            false => self.wanted_pods(id),
         };
-        made.unwrap_or_else(|refusal| Wanted::Waits(Some(refusal)))
+        match made.unwrap_or_else(|refusal| Wanted::Waits(Some(refusal))) {
+            Wanted::Waits(refusal) => self.unaccounted(id, false).unwrap_or(Wanted::Waits(refusal)),
+            Wanted::Over if is_workload => self.unaccounted(id, true).unwrap_or(Wanted::Over),
+            made => made,
+        }
+    }
+
+    /// Pods that are on nodes although nobody can be made to pay for them, or nobody wants them any more: they take what they
+    /// take, and those that nobody wants are to go.
+    fn unaccounted(&mut self, id: WorkloadId, unwanted: bool) -> Option<Wanted> {
+        let pods: Vec<Arc<PodSeen>> = self.bound_pods(id).into_values().collect();
+        let first = pods.first()?.clone();
+        let request = self.request_of(&pods).ok()?;
+        let mut places = Vec::new();
+        for (rank, pod) in pods.iter().enumerate() {
+            places.push(self.place_of(id, rank as u32, pod, &request, &places)?);
+        }
+        let mut spec = self.stranger_spec(&first, request, places.first()?.node);
+        spec.tasks = Tasks::new(pods.len() as u32, pods.len() as u32)?;
+        spec.grace = pods.iter().map(|pod| pod.grace).max().unwrap_or(Span::ZERO);
+        let mut workload = Workload::submitted(id, spec, self.groups[&id].submitted);
+        let run = pods.iter().filter_map(|pod| run_of(pod)).max();
+        let group = self.groups.get_mut(&id)?;
+        group.run = group.run.max(run.unwrap_or(1));
+        let rank = |pod: &PodSeen| Rank::of(pod, unwanted && pod.leaving);
+        group.ranks = (0..).zip(pods.iter().map(|pod| rank(pod))).collect();
+        workload.phase = if unwanted {
+            Phase::Stopping { leaving: places, then: AfterStop::Finish(Outcome::Cancelled) }
+        } else {
+            let since = pods.iter().map(|pod| pod.started.unwrap_or(pod.created)).min()?;
+            let tasks = places.into_iter().map(|place| Task { place, extra: false }).collect();
+            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false }
+        };
+        Some(Wanted::There(Box::new(workload)))
     }
 
     fn wanted_workload(&mut self, id: WorkloadId) -> Result<Wanted, Refusal> {
@@ -267,14 +320,25 @@ impl World {
         let mut pods: Vec<Arc<PodSeen>> =
             group.pods.iter().filter_map(|uid| self.pods.get(uid)).cloned().collect();
         pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
-        let bound = pods.iter().any(|pod| pod.node.is_some() && !pod.is_over());
-        pods.retain(|pod| !pod.is_over() && (pod.node.is_some() || !pod.leaving));
+        // A Pod on a node that is gone is gone with it, and one that leaves before it has a node never gets one.
+        pods.retain(|pod| match &pod.node {
+            _ if pod.is_over() => false,
+            Some(node) => self.node_id(node).is_some(),
+            None => !pod.leaving,
+        });
+        let bound = pods.iter().any(|pod| pod.node.is_some());
         let Some(first) = pods.first().cloned() else { return Ok(Wanted::Over) };
         if !first.ours {
             return Ok(self.stranger(id, &first));
         }
         if let Some(refusal) = pods.iter().find_map(|pod| pod.refusal.clone()) {
             return Err(refusal);
+        }
+        if group.releasing > 0 && !bound {
+            return Err(Refusal::new(
+                "ClaimLeft",
+                "devices of a start that came to nothing are being given back",
+            ));
         }
         let min = match &group.key {
             GroupKey::Native(key) => *self.native.get(key).ok_or_else(|| {
@@ -291,7 +355,13 @@ impl World {
             let message = format!("{there} of {min} Pods that start together are there");
             return Err(Refusal::new("GroupIncomplete", message));
         }
-        let (project, _) = self.owners.project_of(&group.namespace)?;
+        let (project, owner) = self.owners.project_of(&group.namespace)?;
+        if !bound {
+            let beyond = pods.iter().filter_map(|pod| pod.beyond.as_deref());
+            if let Some(refusal) = beyond.filter_map(|beyond| beyond.refused_by(&owner.spec)).next() {
+                return Err(refusal.clone());
+            }
+        }
         if let Some(named) = pods.iter().find_map(|pod| pod.project.clone())
             && self.owners.project_name(project) != Some(&named)
         {
@@ -366,6 +436,9 @@ impl World {
                             format!("there is no claim {} of class {}", key.name, crate::names::DEVICE_CLASS),
                         )
                     })?;
+                    if pod.node.is_none() {
+                        self.unused(claim, pod)?;
+                    }
                     let asked = claim.asked.clone()?;
                     (asked.gpu, asked.models)
                 }
@@ -387,24 +460,68 @@ impl World {
         request.ok_or_else(|| Refusal::new("GroupIncomplete", "it has no Pod"))
     }
 
+    /// Whether a claim of a Pod that waits is free for a start of that Pod.
+    fn unused(&self, claim: &ClaimSeen, pod: &PodSeen) -> Result<(), Refusal> {
+        let others =
+            claim.users.iter().filter(|user| **user != pod.uid).filter_map(|user| self.pods.get(user));
+        if let Some(other) = others.filter(|other| !other.is_over()).next() {
+            return Err(Refusal::new(
+                "ClaimInUse",
+                format!(
+                    "claim {} is that of Pod {}; Berth gives each Pod its own",
+                    claim.key.name, other.key.name
+                ),
+            ));
+        }
+        match claim.taken {
+            Some(_) => Err(Refusal::new(
+                "ClaimLeft",
+                format!("claim {} still has devices of a start that came to nothing", claim.key.name),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// A Pod that others placed: it takes what it takes, and is nobody's to move.
     fn stranger(&mut self, id: WorkloadId, pod: &PodSeen) -> Wanted {
         let Some(node) = &pod.node else { return Wanted::Over };
-        let Some(node_id) = self.node_id(node) else { return Wanted::Waits(None) };
-        let count = match pod.gpus {
-            PodGpus::Counted(count) => count.get(),
-            _ => 0,
+        if self.node_id(node).is_none() {
+            return Wanted::Waits(None);
+        }
+        let gpu = match &pod.gpus {
+            PodGpus::Counted(count) => GpuRequest::Whole(*count),
+            PodGpus::Claimed(key) => match self.claims.get(key) {
+                Some(claim) if claim.taken.is_none() => return Wanted::Waits(None),
+                Some(claim) => claim.asked.as_ref().map_or(GpuRequest::None, |asked| asked.gpu),
+                // A claim of another driver's devices.
+                None => GpuRequest::None,
+            },
+            PodGpus::None | PodGpus::Unmade => GpuRequest::None,
         };
-        let Some(devices) = self.any_devices(node, count, &[]) else { return Wanted::Waits(None) };
-        let place = Place { rank: 0, node: node_id, devices, cpu: pod.cpu, memory: pod.memory };
-        let request = Request {
-            gpu: NonZeroU8::new(count).map_or(GpuRequest::None, GpuRequest::Whole),
-            models: BTreeSet::new(),
-            cpu: pod.cpu,
-            memory: pod.memory,
+        let request = Request { gpu, models: BTreeSet::new(), cpu: pod.cpu, memory: pod.memory };
+        let place = match &pod.gpus {
+            PodGpus::Claimed(key) if self.claims.contains_key(key) => {
+                self.place_of(id, 0, pod, &request, &[])
+            }
+            PodGpus::Counted(_) => self.place_of(id, 0, pod, &request, &[]),
+            _ => self.place_of(id, 0, &PodSeen { gpus: PodGpus::None, ..pod.clone() }, &request, &[]),
         };
-        let pool = self.engine.nodes()[&node_id].pool();
-        let spec = WorkloadSpec {
+        let Some(place) = place else { return Wanted::Waits(None) };
+        let spec = self.stranger_spec(pod, request, place.node);
+        let mut workload = Workload::submitted(id, spec, pod.created);
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        group.ranks = BTreeMap::from([(0, Rank::of(pod, false))]);
+        let tasks = vec![Task { place, extra: false }];
+        let since = pod.started.unwrap_or(pod.created);
+        workload.phase =
+            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
+        Wanted::There(Box::new(workload))
+    }
+
+    /// What the engine knows of Pods that nobody pays for.
+    fn stranger_spec(&self, pod: &PodSeen, request: Request, node: berth_types::NodeId) -> WorkloadSpec {
+        let pool = self.engine.nodes()[&node].pool();
+        WorkloadSpec {
             name: pod.key.to_string(),
             project: STRANGERS,
             user: String::new(),
@@ -420,18 +537,7 @@ impl World {
             max_run: None,
             retry_limit: 0,
             grace: Span::ZERO,
-        };
-        let mut workload = Workload::submitted(id, spec, pod.created);
-        let group = self.groups.get_mut(&id).expect("a group that is looked at");
-        group.ranks = BTreeMap::from([(
-            0,
-            Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: false },
-        )]);
-        let tasks = vec![Task { place, extra: false }];
-        let since = pod.started.unwrap_or(pod.created);
-        workload.phase =
-            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
-        Wanted::There(Box::new(workload))
+        }
     }
 
     /// A group as the engine is to know it: in the queue, or where its Pods are already.
@@ -448,7 +554,7 @@ impl World {
         for (rank, pod) in &pods {
             since = since.min(pod.started.unwrap_or(pod.created));
             workload.checkpoint = workload.checkpoint.max(pod.checkpoint);
-            match self.place_of(*rank, pod, &workload.spec.request, &places) {
+            match self.place_of(id, *rank, pod, &workload.spec.request, &places) {
                 Some(place) => places.push(place),
                 // Its node or its devices are not known yet.
                 None => return Wanted::Waits(None),
@@ -457,12 +563,7 @@ impl World {
         let (run, succeeded) = (pods.values().filter_map(|pod| run_of(pod)).max(), self.succeeded(id));
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
         group.run = group.run.max(run.unwrap_or(1));
-        group.ranks = pods
-            .iter()
-            .map(|(rank, pod)| {
-                (*rank, Rank { pod: Some(pod.uid.clone()), ordered: false, gone: false, told: pod.leaving })
-            })
-            .collect();
+        group.ranks = pods.iter().map(|(rank, pod)| (*rank, Rank::of(pod, pod.leaving))).collect();
         let min = workload.spec.tasks.min();
         let base = places.iter().filter(|place| place.rank < min).count();
         let whole = base == min as usize || (base > 0 && base + succeeded >= min as usize);
@@ -510,13 +611,20 @@ impl World {
     }
 
     /// The place of a Pod that is on a node already.
-    fn place_of(&mut self, rank: u32, pod: &PodSeen, request: &Request, besides: &[Place]) -> Option<Place> {
+    fn place_of(
+        &mut self,
+        of: WorkloadId,
+        rank: u32,
+        pod: &PodSeen,
+        request: &Request,
+        besides: &[Place],
+    ) -> Option<Place> {
         let node = pod.node.as_ref()?;
         let id = self.node_id(node)?;
         let devices = match &pod.gpus {
             PodGpus::None => Vec::new(),
             PodGpus::Unmade => return None,
-            PodGpus::Counted(count) => self.any_devices(node, count.get(), besides)?,
+            PodGpus::Counted(count) => self.any_devices(node, count.get(), of, besides)?,
             PodGpus::Claimed(key) => {
                 let taken = self.claims.get(key)?.taken.as_ref()?;
                 let mut devices = Vec::new();
@@ -553,7 +661,19 @@ impl World {
     }
 }
 
+impl Rank {
+    /// A task whose Pod is on a node.
+    fn of(pod: &PodSeen, told: bool) -> Self {
+        Self { pod: Some(pod.uid.clone()), ordered: false, gone: false, told }
+    }
+}
+
 impl Group {
+    /// Pods that have a part in the present run.
+    pub(super) fn in_run(&self) -> HashSet<&Text> {
+        self.ranks.values().filter(|rank| !rank.gone).filter_map(|rank| rank.pod.as_ref()).collect()
+    }
+
     /// What was written down about a Workload before this process was there.
     fn remember(&mut self, workload: &api::Workload) {
         let Some(status) = &workload.status else { return };
@@ -577,7 +697,7 @@ fn group_key(pod: &PodSeen) -> GroupKey {
     match &pod.member {
         _ if !pod.ours => GroupKey::Pod(pod.uid.clone()),
         Member::Alone => GroupKey::Pod(pod.uid.clone()),
-        Member::Workload { uid, .. } => GroupKey::Workload(uid.clone()),
+        Member::Workload { uid, .. } => GroupKey::Workload(named(uid)),
         Member::Group { name, .. } => GroupKey::Named(named(name)),
         Member::Native { name } => GroupKey::Native(named(name)),
     }
@@ -590,7 +710,7 @@ fn group_min(pod: &PodSeen) -> u32 {
     }
 }
 
-fn run_of(pod: &PodSeen) -> Option<u32> {
+pub(super) fn run_of(pod: &PodSeen) -> Option<u32> {
     match pod.member {
         Member::Workload { run, .. } => Some(run),
         _ => None,

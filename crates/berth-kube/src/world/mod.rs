@@ -14,7 +14,7 @@ mod settle;
 mod start;
 mod status;
 
-pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingPod};
+pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingClaim, WaitingPod};
 
 use crate::seen::{
     Key, Text,
@@ -23,12 +23,15 @@ use crate::seen::{
     pod::PodSeen,
 };
 use berth_engine::Engine;
-use berth_types::{Action, Change, Policy, ProjectId, State, Time, WorkloadId};
+use berth_types::{Action, Change, Policy, ProjectId, Span, State, Time, WorkloadId};
 use groups::{Group, GroupKey};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
+
+/// Plans for one set of news. Each that decides something is followed by another, and a few are usual.
+const ROUNDS_MAX: u32 = 1000;
 
 /// Something that is to be known: from a watch, or what became of something that was ordered.
 #[derive(Debug, Clone)]
@@ -53,12 +56,23 @@ pub(crate) enum Seen {
     Pool(Arc<crate::api::NodePool>),
     PoolGone(Text),
     Workload(Arc<crate::api::Workload>),
-    WorkloadGone(Text),
+    /// By namespace and unique id.
+    WorkloadGone(Key),
     /// A start was carried out, or was not.
     Started {
         workload: WorkloadId,
         run: u32,
         result: Result<(), StartFailure>,
+    },
+    /// A Pod that a start made and that no watch ever told of is not there.
+    NoPod {
+        workload: WorkloadId,
+        run: u32,
+        rank: u32,
+    },
+    /// What a claim of a waiting Pod still had was given back, or its Pod does not wait any more.
+    Released {
+        workload: WorkloadId,
     },
     /// An eviction was refused; the Pod goes on.
     NotEvicted {
@@ -81,6 +95,21 @@ pub(crate) struct StartFailure {
 pub(crate) enum Effect {
     Start(StartOrder),
     Evict(EvictOrder),
+    /// A start made this Pod, and no watch has told of it: it is asked for.
+    Seek {
+        workload: WorkloadId,
+        run: u32,
+        rank: u32,
+        pod: Key,
+    },
+    /// The claim of a Pod that waits has devices of a start that came to nothing: they are given back.
+    Release {
+        workload: WorkloadId,
+        pod: Key,
+        uid: Text,
+        claim: Key,
+        claim_uid: Text,
+    },
     /// What a project needs in the cluster.
     Tenancy(Arc<crate::api::Project>),
     /// Words about a Pod that waits.
@@ -126,6 +155,8 @@ pub(crate) struct World {
     claim_users: HashMap<Key, WorkloadId>,
     /// Places in the queue that evicted Pods left to whatever their owner makes in their stead.
     vacancies: HashMap<Text, VecDeque<Vacancy>>,
+    /// Nodes that are not what the engine was told of them.
+    outdated: BTreeSet<Text>,
     /// Groups that wait, and have not been told why since something changed about them.
     unexplained: BTreeSet<WorkloadId>,
     /// Groups to settle.
@@ -164,6 +195,7 @@ impl World {
             by_key: HashMap::new(),
             claim_users: HashMap::new(),
             vacancies: HashMap::new(),
+            outdated: BTreeSet::new(),
             unexplained: BTreeSet::new(),
             dirty: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -217,14 +249,20 @@ impl World {
             self.due.remove(&(self.due.first().expect("it was there a moment ago").0, group));
             self.dirty.insert(group);
         }
-        loop {
+        for round in 1.. {
             self.settle();
+            self.tell_outdated();
             let plan = self.engine.plan(now);
             self.wake = plan.wake;
             for action in &plan.actions {
                 self.on_decided(action);
             }
             if plan.actions.is_empty() && self.dirty.is_empty() {
+                break;
+            }
+            if round == ROUNDS_MAX {
+                tracing::error!(actions = ?plan.actions, "decisions go in a circle; they are interrupted");
+                self.wake = Some(now + Span::secs(1));
                 break;
             }
         }
@@ -269,6 +307,8 @@ impl World {
             Seen::Workload(workload) => self.on_workload(workload),
             Seen::WorkloadGone(uid) => self.on_workload_gone(&uid),
             Seen::Started { workload, run, result } => self.on_started(workload, run, result),
+            Seen::NoPod { workload, run, rank } => self.on_no_pod(workload, run, rank),
+            Seen::Released { workload } => self.on_released(workload),
             Seen::NotEvicted { workload, pod, message } => self.on_not_evicted(workload, &pod, &message),
         }
     }
@@ -345,6 +385,9 @@ fn name_of<K: kube::Resource>(object: &K) -> String {
     let meta = object.meta();
     format!("{}/{}", meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
 }
+
+#[cfg(test)]
+mod tests;
 
 /// The project of everything that others placed.
 const STRANGERS: ProjectId = ProjectId(0);

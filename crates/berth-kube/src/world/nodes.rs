@@ -1,12 +1,13 @@
 //! Nodes: what the engine knows of them, made from Nodes, the devices that drivers publish, and pools.
 
-use super::{Effect, EvictOrder, STRANGERS, World};
+use super::{Effect, EvictOrder, STRANGERS, World, groups::Group};
 use crate::{
     pods::{ClaimedGpu, NodeGpus, SeatNode},
     seen::{
         Text,
         node::{NodeSeen, PublishedDevice, SliceSeen},
         nodes_for::{NodeTraits, NodesFor},
+        pod::PodSeen,
     },
 };
 use berth_types::{
@@ -38,8 +39,6 @@ pub(crate) struct NodeEntry {
     pub(crate) seat: Option<Arc<SeatNode>>,
     /// What the engine was told; none while it does not know the node.
     told: Option<Node>,
-    /// It is not what the engine was told, which cannot change while something is placed there.
-    outdated: bool,
     /// Groups that may have a place here.
     tenants: BTreeSet<WorkloadId>,
     /// Pods that are here and not over.
@@ -54,7 +53,6 @@ impl NodeEntry {
             slices: BTreeMap::new(),
             seat: None,
             told: None,
-            outdated: false,
             tenants: BTreeSet::new(),
             pods: 0,
         }
@@ -95,8 +93,19 @@ impl World {
         if entry.seen.as_ref() == Some(&node) {
             return;
         }
-        entry.seen = Some(node);
+        let is_new = entry.seen.replace(node).is_none();
+        if is_new {
+            // Pods may be known before their node is.
+            let here = |pod: &&Arc<PodSeen>| pod.node.as_ref() == Some(&name) && !pod.is_over();
+            let pods = self.pods.values().filter(here).count() as u64;
+            self.entry_of(&name).pods = pods;
+        }
         self.tell_node(&name);
+        if is_new && self.nodes[&name].pods > 0 {
+            let here = |group: &&Group| group.pods.iter().any(|uid| self.is_on(uid, &name));
+            let tenants = self.groups.iter().filter(|(_, group)| here(group)).map(|(id, _)| *id);
+            self.dirty.extend(tenants.collect::<Vec<_>>());
+        }
     }
 
     pub(super) fn on_slice(&mut self, slice: SliceSeen) {
@@ -124,6 +133,7 @@ impl World {
             self.must(&Change::NodeRemoved(id));
         }
         self.node_names.remove(&id);
+        self.outdated.remove(name);
         let entry = self.nodes.remove(name).expect("it was there a moment ago");
         if !entry.slices.is_empty() {
             // Drivers may publish before a node is there, and after it is gone.
@@ -199,7 +209,8 @@ impl World {
         let Some(entry) = self.nodes.get(name) else { return };
         let Some((node, seat)) = self.as_node(entry) else { return };
         let told = entry.told.as_ref();
-        if told == Some(&node) && !entry.outdated {
+        let was_outdated = self.outdated.contains(name);
+        if told == Some(&node) && !was_outdated {
             return;
         }
         let changed = match self.engine.apply(&Change::NodeSet(node.clone())) {
@@ -214,18 +225,30 @@ impl World {
                 let entry = self.nodes.get_mut(name).expect("it was there a moment ago");
                 entry.told = Some(node);
                 entry.seat = Some(Arc::new(seat));
-                entry.outdated = false;
+                self.outdated.remove(name);
             }
+            Err(_) if was_outdated => {}
             Err((error, kept)) => {
                 tracing::warn!(node = %name, %error, "a node changed under what runs there; it takes nothing new until that ends");
                 if let Some(kept) = kept {
                     self.must(&Change::NodeSet(kept.clone()));
                     let entry = self.nodes.get_mut(name).expect("it was there a moment ago");
                     entry.told = Some(kept);
-                    entry.outdated = true;
+                    self.outdated.insert(name.clone());
                 }
             }
         }
+    }
+
+    /// Tries again what a node could not become while something was placed there.
+    pub(super) fn tell_outdated(&mut self) {
+        for name in self.outdated.clone() {
+            self.tell_node(&name);
+        }
+    }
+
+    fn is_on(&self, pod: &Text, node: &Text) -> bool {
+        self.pods.get(pod).is_some_and(|pod| pod.node.as_ref() == Some(node))
     }
 
     fn as_node(&self, entry: &NodeEntry) -> Option<(Node, SeatNode)> {
@@ -311,7 +334,7 @@ impl World {
         entry.pods = if came { entry.pods + 1 } else { entry.pods.saturating_sub(1) };
         let full = entry.seen.as_ref().is_some_and(|seen| entry.pods >= seen.pods);
         let told_open = entry.told.as_ref().is_some_and(|told| told.condition == NodeCondition::Ready);
-        if full == told_open || (!came && entry.outdated) {
+        if full == told_open {
             self.tell_node(node);
         }
     }
@@ -325,8 +348,8 @@ impl World {
         }
     }
 
-    /// Shares of the devices of a node that are taken, by device; and who has none there is no tenant any more.
-    fn taken_on(&mut self, name: &Text) -> Vec<u64> {
+    /// Shares of the devices of a node that others than one group have, by device; and who has none there is no tenant any more.
+    fn taken_on(&mut self, name: &Text, besides: WorkloadId) -> Vec<u64> {
         let Some(entry) = self.nodes.get_mut(name) else { return Vec::new() };
         let devices = entry.told.as_ref().map_or(0, |node| node.devices.len());
         let (id, mut taken) = (entry.id, vec![0; devices]);
@@ -336,7 +359,7 @@ impl World {
             let mut here = false;
             for place in workload.places().chain(workload.leaving()).filter(|place| place.node == id) {
                 here = true;
-                for share in &place.devices {
+                for share in place.devices.iter().filter(|_| *group != besides) {
                     taken[usize::from(share.device)] += u64::from(share.share.millionths());
                 }
             }
@@ -346,14 +369,15 @@ impl World {
     }
 
     /// The first free devices of a node; which ones a Pod really has is known to the node alone.
-    /// `besides` are places that the engine does not know yet.
+    /// They are for one group, so what the engine takes it to have does not count; `besides` are places that it does not know yet.
     pub(super) fn any_devices(
         &mut self,
         node: &Text,
         count: u8,
+        of: WorkloadId,
         besides: &[Place],
     ) -> Option<Vec<DeviceShare>> {
-        let mut taken = self.taken_on(node);
+        let mut taken = self.taken_on(node, of);
         let id = self.nodes.get(node)?.id;
         for share in besides.iter().filter(|place| place.node == id).flat_map(|place| &place.devices) {
             taken[usize::from(share.device)] += u64::from(share.share.millionths());

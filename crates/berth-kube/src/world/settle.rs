@@ -1,12 +1,12 @@
 //! Settling: what is, held against what was decided, one difference at a time.
 
 use super::{
-    Effect, EvictOrder, StartFailure, World,
+    Effect, EvictOrder, STRANGERS, StartFailure, World,
     groups::{GroupKey, Wanted},
 };
 use crate::seen::{
-    Refusal, Text,
-    pod::{Member, PodSeen, Stage},
+    Key, Refusal, Text,
+    pod::{Member, PodGpus, PodSeen, Stage},
 };
 use berth_types::{
     AfterStop, Change, EvictRule, Outcome, Phase, Place, Span, Task, TaskOutcome, Time, Workload, WorkloadId,
@@ -14,6 +14,10 @@ use berth_types::{
 
 /// How long nobody tries again to evict what something refused to let go.
 const PROTECTION: Span = Span::secs(60);
+/// How long a Pod that was made may stay unseen before it is asked for.
+const UNSEEN: Span = Span::secs(20);
+/// Between looks at Pods on nodes that cannot be counted yet.
+const UNCOUNTED: Span = Span::secs(5);
 /// The longest wait between two tries of a start.
 const BACK_OFF_MAX: Span = Span::secs(300);
 
@@ -34,8 +38,10 @@ impl World {
             self.consider(id);
             return self.drop_if_empty(id);
         }
-        if self.engine.workload(id).is_none() {
-            self.consider(id);
+        match self.engine.workload(id) {
+            None => self.consider(id),
+            Some(workload) if workload.spec.project == STRANGERS => self.adopt(id),
+            Some(_) => {}
         }
         while let Some(change) = self.next_difference(id) {
             if !self.must(&change) {
@@ -44,7 +50,10 @@ impl World {
         }
         self.order_stops(id);
         self.clear_strays(id);
+        self.release_claims(id);
+        self.seek_unseen(id);
         self.unprotect(id);
+        self.regroup(id);
         match self.engine.workload(id).map(|workload| &workload.phase) {
             Some(Phase::Finished { outcome, .. }) => self.on_over(id, *outcome),
             Some(Phase::Queued { .. }) => self.reconsider(id),
@@ -72,6 +81,67 @@ impl World {
         group.refusal = refusal;
         if let Some(until) = group.not_before.filter(|until| *until > self.now) {
             self.due.insert((until, id));
+        }
+        let is_uncounted = |uid| self.pods.get(uid).is_some_and(|pod| pod.node.is_some() && !pod.is_over());
+        if self.engine.workload(id).is_none() && self.groups[&id].pods.iter().any(is_uncounted) {
+            self.due.insert((self.now + UNCOUNTED, id));
+        }
+    }
+
+    /// Pods that nobody was to pay for may have somebody now.
+    fn adopt(&mut self, id: WorkloadId) {
+        let is_ours = self.groups[&id].pods.iter().any(|uid| self.pods.get(uid).is_some_and(|pod| pod.ours));
+        if !is_ours && self.has_late_claim(id) {
+            self.forget_in_engine(id);
+            return self.consider(id);
+        }
+        if !is_ours
+            || self.groups[&id].starting
+            || !self.engine.workload(id).is_some_and(Workload::is_running)
+        {
+            return;
+        }
+        let Wanted::There(workload) = self.wanted(id) else { return };
+        if workload.spec.project != STRANGERS {
+            self.forget_in_engine(id);
+            self.must(&Change::Submitted(*workload));
+        }
+    }
+
+    /// Whether devices of a Pod that others placed became known only after the Pod.
+    fn has_late_claim(&self, id: WorkloadId) -> bool {
+        let pods = self.groups[&id].pods.iter().filter_map(|uid| self.pods.get(uid));
+        let mut claims = pods.filter_map(|pod| match &pod.gpus {
+            PodGpus::Claimed(key) => self.claims.get(key),
+            _ => None,
+        });
+        let counted =
+            self.engine.workload(id).is_none_or(|one| one.places().any(|place| !place.devices.is_empty()));
+        !counted && claims.any(|claim| claim.taken.as_ref().is_some_and(|taken| !taken.is_empty()))
+    }
+
+    /// Pods that joined a group after it had started become its extras, and those that went are not waited for.
+    fn regroup(&mut self, id: WorkloadId) {
+        let group = &self.groups[&id];
+        if group.starting || !matches!(group.key, GroupKey::Named(_) | GroupKey::Native(_)) {
+            return;
+        }
+        let Some(workload) = self.engine.workload(id) else { return };
+        let Phase::Running { tasks, leaving, confirmed: true, .. } = &workload.phase else { return };
+        let there =
+            |uid: &Text| self.pods.get(uid).is_some_and(|pod| !pod.is_over() && !pod.leaving && !pod.gated);
+        let known = workload.spec.tasks.max() as usize;
+        let is_seen = |task: &Task| self.pod_of(id, task.place.rank).is_some_and(|pod| pod.node.is_some());
+        if !leaving.is_empty()
+            || group.pods.iter().filter(|uid| there(uid)).count() == known
+            || !tasks.iter().all(is_seen)
+        {
+            return;
+        }
+        let Wanted::There(wanted) = self.wanted(id) else { return };
+        if wanted.is_running() && wanted.spec.tasks.max() as usize != known {
+            self.forget_in_engine(id);
+            self.must(&Change::Submitted(*wanted));
         }
     }
 
@@ -151,7 +221,8 @@ impl World {
         }
         let checkpoint = tasks.iter().filter_map(|task| self.pod_of(id, task.place.rank)?.checkpoint).max();
         match checkpoint {
-            Some(saved) if workload.checkpoint.is_none_or(|known| known < saved) => {
+            // Whoever says that it will have been saved has not saved it.
+            Some(saved) if saved <= at && workload.checkpoint.is_none_or(|known| known < saved) => {
                 Some(Change::Checkpointed { workload: id, at: saved })
             }
             _ => None,
@@ -228,19 +299,114 @@ impl World {
         }
     }
 
-    /// Pods of an earlier run that are still there, because their node came back, go.
+    /// Pods of a Workload that are no part of its present run go: their node came back, or whoever made them did not live to
+    /// bind them.
     fn clear_strays(&mut self, id: WorkloadId) {
         let group = &self.groups[&id];
+        if !matches!(group.key, GroupKey::Workload(_)) {
+            return;
+        }
+        let in_run = group.in_run();
         let is_stray = |pod: &PodSeen| match pod.member {
-            Member::Workload { run, .. } => run < group.run && !pod.leaving && !pod.is_over(),
+            _ if pod.leaving || pod.is_over() || in_run.contains(&pod.uid) => false,
+            Member::Workload { run, .. } => run < group.run || (pod.node.is_none() && !group.starting),
             _ => false,
         };
         let strays = group.pods.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| is_stray(pod));
-        let orders = strays.map(|pod| {
+        let strays: Vec<_> = strays.filter(|pod| !group.cleared.contains(&pod.uid)).cloned().collect();
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        for pod in strays {
             let (key, uid) = (pod.key.clone(), pod.uid.clone());
-            Effect::Evict(EvictOrder { workload: id, pod: key, uid, grace: pod.grace, politely: false })
+            group.cleared.insert(uid.clone());
+            let order = EvictOrder { workload: id, pod: key, uid, grace: pod.grace, politely: false };
+            self.effects.push(Effect::Evict(order));
+        }
+    }
+
+    /// Devices that claims of waiting Pods still have, because a start came to nothing, are given back: nobody else could have
+    /// them.
+    fn release_claims(&mut self, id: WorkloadId) {
+        let group = &self.groups[&id];
+        if group.starting || matches!(group.key, GroupKey::Workload(_)) {
+            return;
+        }
+        let in_run = group.in_run();
+        let mut orders = Vec::new();
+        for pod in group.pods.iter().filter_map(|uid| self.pods.get(uid)) {
+            let PodGpus::Claimed(key) = &pod.gpus else { continue };
+            let Some(claim) = self.claims.get(key).filter(|claim| claim.taken.is_some()) else { continue };
+            let is_waiting = pod.ours && pod.node.is_none() && !pod.is_over() && !in_run.contains(&pod.uid);
+            let in_use =
+                |user: &&Text| **user != pod.uid && self.pods.get(*user).is_some_and(|one| !one.is_over());
+            if is_waiting
+                && !claim.users.iter().any(|user| in_use(&user))
+                && !group.cleared.contains(&claim.version)
+            {
+                orders.push((
+                    claim.version.clone(),
+                    Effect::Release {
+                        workload: id,
+                        pod: pod.key.clone(),
+                        uid: pod.uid.clone(),
+                        claim: key.clone(),
+                        claim_uid: claim.uid.clone(),
+                    },
+                ));
+            }
+        }
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        for (version, order) in orders {
+            group.cleared.insert(version);
+            group.releasing += 1;
+            self.effects.push(order);
+        }
+    }
+
+    /// Of a start that failed it may not be known what it gave to a claim.
+    fn release_claim(&mut self, id: WorkloadId, pod: &Text) {
+        let Some(pod) = self.pods.get(pod).filter(|pod| pod.node.is_none()) else { return };
+        let PodGpus::Claimed(key) = &pod.gpus else { return };
+        let Some(claim) = self.claims.get(key) else { return };
+        self.groups.get_mut(&id).expect("a group that is looked at").releasing += 1;
+        self.effects.push(Effect::Release {
+            workload: id,
+            pod: pod.key.clone(),
+            uid: pod.uid.clone(),
+            claim: key.clone(),
+            claim_uid: claim.uid.clone(),
         });
-        self.effects.extend(orders.collect::<Vec<_>>());
+    }
+
+    pub(super) fn on_released(&mut self, id: WorkloadId) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.releasing = group.releasing.saturating_sub(1);
+            self.dirty.insert(id);
+        }
+    }
+
+    /// A Pod that was made and went while its watch was interrupted was never seen, and never will be: it is asked for.
+    fn seek_unseen(&mut self, id: WorkloadId) {
+        let now = self.now;
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        let Some(at) = group.seek_at.filter(|at| *at <= now && !group.starting) else { return };
+        group.seek_at = None;
+        let Some(workload) = group.workload.as_ref() else { return };
+        let name = workload.metadata.name.as_deref().unwrap_or_default();
+        let unseen = group.ranks.iter().filter(|(_, rank)| rank.pod.is_none() && !rank.gone);
+        for (rank, _) in unseen {
+            let pod = Key::new(&group.namespace, &crate::pods::pod_name(name, group.run, *rank));
+            self.effects.push(Effect::Seek { workload: id, run: group.run, rank: *rank, pod });
+            group.seek_at = Some(at.max(now) + UNSEEN);
+        }
+        self.due.extend(group.seek_at.map(|at| (at, id)));
+    }
+
+    pub(super) fn on_no_pod(&mut self, id: WorkloadId, run: u32, rank: u32) {
+        let Some(group) = self.groups.get_mut(&id).filter(|group| group.run == run) else { return };
+        if let Some(rank) = group.ranks.get_mut(&rank).filter(|rank| rank.pod.is_none()) {
+            rank.gone = true;
+            self.dirty.insert(id);
+        }
     }
 
     /// The engine is done with a workload.
@@ -250,9 +416,14 @@ impl World {
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
         group.ranks.clear();
         group.leaves_politely = false;
+        if std::mem::take(&mut group.undone) {
+            return;
+        }
         let Some(workload) = group.workload.clone() else { return };
-        let suspended = workload.spec.suspend && outcome == Outcome::Cancelled;
-        if suspended {
+        let stopped = workload.spec.suspend || workload.metadata.deletion_timestamp.is_some();
+        let is_final =
+            workload.status.as_ref().and_then(|status| status.phase).is_some_and(|one| one.is_final());
+        if outcome == Outcome::Cancelled && (stopped || is_final) {
             return;
         }
         if outcome == Outcome::Failed {
@@ -277,10 +448,15 @@ impl World {
         };
         group.starting = false;
         self.dirty.insert(id);
+        tracing::debug!(workload = %id, run, ?result, "a start is over");
         match result {
             Ok(()) => {
                 group.refused_starts = 0;
                 group.ranks.values_mut().for_each(|rank| rank.ordered = false);
+                if group.ranks.values().any(|rank| rank.pod.is_none() && !rank.gone) {
+                    group.seek_at = Some(now + UNSEEN);
+                    self.due.insert((now + UNSEEN, id));
+                }
                 let unconfirmed = self.engine.workload(id).is_some_and(|workload| {
                     matches!(workload.phase, Phase::Running { confirmed: false, .. })
                 });
@@ -305,12 +481,16 @@ impl World {
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
         group.leaves_politely = false;
         // An order names the ranks that were not there before it, in their order.
-        let (mut position, mut any_placed) = (0, false);
+        let (mut position, mut any_placed, mut unplaced) = (0, false, Vec::new());
         for rank in group.ranks.values_mut().filter(|rank| rank.ordered) {
             rank.ordered = false;
             rank.gone = !placed.contains(&position);
             any_placed |= !rank.gone;
+            unplaced.extend(rank.pod.clone().filter(|_| rank.gone));
             position += 1;
+        }
+        if !matches!(group.key, GroupKey::Workload(_)) {
+            unplaced.iter().for_each(|uid| self.release_claim(id, uid));
         }
         let unconfirmed = self
             .engine
@@ -318,7 +498,22 @@ impl World {
             .is_some_and(|workload| matches!(workload.phase, Phase::Running { confirmed: false, .. }));
         if unconfirmed && !any_placed {
             self.must(&Change::Refused { workload: id, at });
+        } else if unconfirmed {
+            self.leave_undone(id);
         }
+    }
+
+    /// What was placed of a start that failed leaves. The engine is told that it ends, and not that it comes back, because it
+    /// would hold places for it that are not to be tried before some time has passed.
+    fn leave_undone(&mut self, id: WorkloadId) {
+        let Some(mut workload) = self.engine.workload(id).cloned() else { return };
+        let ranks = &self.groups[&id].ranks;
+        let is_placed = |place: &&Place| ranks.get(&place.rank).is_some_and(|rank| !rank.gone);
+        let leaving = workload.places().filter(is_placed).cloned().collect();
+        workload.phase = Phase::Stopping { leaving, then: AfterStop::Finish(Outcome::Cancelled) };
+        self.forget_in_engine(id);
+        self.must(&Change::Submitted(workload));
+        self.groups.get_mut(&id).expect("a group that is looked at").undone = true;
     }
 
     /// Somebody else refused to let a Pod go: its group stays, and somebody else must give.
@@ -333,18 +528,26 @@ impl World {
         if !is_returning && workload.leaving().is_empty() {
             return;
         }
-        // A task of it that went already cannot be called back.
-        let whole = workload.leaving().iter().filter(|place| place.rank < workload.spec.tasks.min()).count();
+        // A task of it that went already, or is about to, cannot be called back.
+        let stays = |place: &&Place| {
+            place.rank < workload.spec.tasks.min()
+                && self.pod_of(id, place.rank).is_none_or(|pod| !pod.leaving && !pod.is_over())
+        };
+        let whole = workload.leaving().iter().filter(stays).count();
         let until = self.now + PROTECTION;
-        tracing::info!(workload = %workload.spec.name, %message, "an eviction was refused; another victim is sought");
         if is_returning && whole < workload.spec.tasks.min() as usize {
-            self.due.insert((until, id));
+            // What let one of a gang go cannot keep the others: they are of no use without it.
+            tracing::info!(workload = %workload.spec.name, %message, "an eviction was refused; the rest of the gang goes too");
+            self.groups.get_mut(&id).expect("a group that is looked at").leaves_politely = false;
+            self.dirty.insert(id);
             return;
         }
+        tracing::info!(workload = %workload.spec.name, %message, "an eviction was refused; another victim is sought");
         self.release_holders(&workload);
         self.reinstate(id, workload, false);
         if let Some(group) = self.groups.get_mut(&id) {
             group.protected = Some(until);
+            group.leaves_politely = false;
             group.evicted = None;
             group.evictions = group.evictions.saturating_sub(1);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Effect, World,
-    groups::{GroupKey, Rank},
+    groups::{GroupKey, Rank, run_of},
 };
 use crate::{
     api,
@@ -12,7 +12,7 @@ use crate::{
         pod::{PodGpus, PodSeen},
     },
 };
-use berth_types::{Change, Place, Span, WorkloadId};
+use berth_types::{Change, Place, Span, TaskOutcome, WorkloadId};
 use std::sync::Arc;
 
 /// Tasks that start together.
@@ -70,8 +70,10 @@ impl World {
         let now = self.now;
         let Some(group) = self.groups.get_mut(&id) else { return };
         if !more {
+            // An earlier process may have made Pods of a run that it did not live to write down.
+            let known = group.pods.iter().filter_map(|uid| run_of(self.pods.get(uid)?)).max();
             group.ranks.clear();
-            group.run += 1;
+            group.run = group.run.max(known.unwrap_or(0)) + 1;
             group.started = Some(now);
         }
         group.leaves_politely = false;
@@ -91,9 +93,17 @@ impl World {
                 group.starting = true;
                 self.effects.push(Effect::Start(StartOrder { workload: id, run: group.run, make, tasks }));
             }
-            // Pods went since they were counted.
+            // Pods went since they were counted. Some time passes before the next try, or the same would be decided for ever.
+            None if more => {
+                for place in places {
+                    let (rank, outcome) = (place.rank, TaskOutcome::Lost);
+                    self.must(&Change::Ended { workload: id, rank, outcome, at: now });
+                }
+            }
             None => {
                 group.refusal = Some(Refusal::new("GroupIncomplete", "Pods went while it was to start"));
+                group.not_before = Some(now + Span::secs(1));
+                self.due.insert((now + Span::secs(1), id));
                 self.must(&Change::Refused { workload: id, at: now });
             }
         }

@@ -4,7 +4,7 @@ use super::{Effect, World, groups::GroupKey};
 use crate::{
     api::{WorkloadPhase, WorkloadStatus},
     quantity,
-    seen::{Refusal, Text},
+    seen::{Key, Refusal, Text},
 };
 use berth_types::{
     Account, EvictRule, Explanation, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason,
@@ -105,6 +105,13 @@ impl World {
             Some(Phase::Held { .. }) => {
                 Some(Refusal::new("Held", "its place is decided; others are leaving it"))
             }
+            Some(Phase::Running { .. }) if group.workload.is_none() => Some(Refusal::new(
+                "Extra",
+                "as many of its group run as must start together; it joins them when there is room",
+            )),
+            Some(Phase::Stopping { .. }) if group.workload.is_none() => {
+                Some(Refusal::new("GroupLeaves", "Pods of its group are leaving; they start together"))
+            }
             _ => None,
         }
     }
@@ -112,13 +119,16 @@ impl World {
     /// Pods that wait are told why.
     fn say_to_pods(&mut self, id: WorkloadId) {
         let Some(group) = self.groups.get(&id) else { return };
-        let explained = group.said.explained.is_some() || self.engine.workload(id).is_none();
+        let is_queued = self.engine.workload(id).is_some_and(|workload| workload.is_queued());
+        let explained = group.said.explained.is_some() || !is_queued;
         let Some(reason) = self.reason(id).filter(|_| explained) else { return };
+        let in_run = group.in_run();
         let pods: Vec<_> = group
             .pods
             .iter()
             .filter_map(|uid| self.pods.get(uid))
             .filter(|pod| pod.ours && pod.node.is_none() && !pod.leaving && !pod.is_over())
+            .filter(|pod| !in_run.contains(&pod.uid))
             .cloned()
             .collect();
         let uids: BTreeSet<Text> = pods.iter().map(|pod| pod.uid.clone()).collect();
@@ -138,7 +148,7 @@ impl World {
     fn say_status(&mut self, id: WorkloadId) {
         let group = &self.groups[&id];
         let Some(object) = &group.workload else { return };
-        let GroupKey::Workload(uid) = &group.key else { return };
+        let GroupKey::Workload(Key { name: uid, .. }) = &group.key else { return };
         let known = object.status.clone().unwrap_or_default();
         let workload = self.engine.workload(id);
         let phase = match workload.map(|workload| &workload.phase) {
@@ -180,7 +190,10 @@ impl World {
             gpus_allocated: gpus.map(quantity::gpus_text),
             queued_at: Some(micro(group.submitted)),
             started_at: group.started.map(micro),
-            finished_at: phase.is_final().then(|| known.finished_at.unwrap_or_else(|| micro(self.now))),
+            finished_at: phase.is_final().then(|| {
+                let said = group.said.status.as_ref().and_then(|said| said.finished_at.clone());
+                known.finished_at.or(said).unwrap_or_else(|| micro(self.now))
+            }),
             evicted_at: group.evicted.map(micro),
             evictions: i64::from(group.evictions),
             runs: i64::from(group.run),
@@ -204,7 +217,7 @@ impl World {
             return;
         }
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let key = crate::seen::Key::new(&group.namespace, name);
+        let key = Key::new(&group.namespace, name);
         let status = Box::new(status);
         self.effects.push(Effect::Status { workload: key, uid: uid.clone(), status: status.clone() });
         self.groups.get_mut(&id).expect("a group that is looked at").said.status = Some(status);

@@ -33,6 +33,8 @@ pub(crate) struct Ledgers {
     nodes: Mutex<HashMap<String, Arc<Ledger>>>,
     /// Where a claim has something.
     claims: Mutex<HashMap<Key, String>>,
+    /// The claim of a Pod.
+    pods: Mutex<HashMap<Text, Key>>,
 }
 
 /// The ledger of a node.
@@ -61,12 +63,18 @@ impl Ledgers {
     pub(crate) fn found(ledgers: Vec<DeviceLedger>) -> Self {
         let ours = Self::default();
         for ledger in ledgers {
-            let entries =
-                ledger.spec.allocations.iter().filter_map(held).map(|held| (held.claim.clone(), held));
-            let entries: BTreeMap<Key, Held> = entries.collect();
+            let mut entries: BTreeMap<Key, Held> = BTreeMap::new();
+            for held in ledger.spec.allocations.iter().filter_map(held) {
+                match entries.get_mut(&held.claim) {
+                    // A claim may have several devices, each in a line of its own.
+                    Some(known) if known.uid == held.uid => known.shares.extend(held.shares),
+                    _ => drop(entries.insert(held.claim.clone(), held)),
+                }
+            }
             let name = ledger.name_any();
-            for claim in entries.keys() {
+            for (claim, held) in &entries {
                 lock(&ours.claims).insert(claim.clone(), name.clone());
+                lock(&ours.pods).insert(held.pod.clone(), claim.clone());
             }
             let written = Written { version: ledger.resource_version(), changes: 0 };
             let ledger = Ledger {
@@ -91,9 +99,12 @@ impl Ledgers {
     /// Writes down that a claim has shares of the devices of a node; returns when that is durable.
     pub(super) async fn hold(&self, requests: &Requests, node: &str, held: Held) -> Result<(), WriteError> {
         let ledger = Arc::clone(lock(&self.nodes).entry(node.to_owned()).or_default());
-        lock(&self.claims).insert(held.claim.clone(), node.to_owned());
+        self.released(&held.claim);
         let mine = {
             let mut wanted = lock(&ledger.wanted);
+            wanted.has_room(&held)?;
+            lock(&self.claims).insert(held.claim.clone(), node.to_owned());
+            lock(&self.pods).insert(held.pod.clone(), held.claim.clone());
             wanted.entries.insert(held.claim.clone(), held);
             wanted.changes += 1;
             wanted.changes
@@ -158,13 +169,47 @@ impl Ledgers {
         })
     }
 
+    /// A Pod is over or gone, and its claims have nothing any more.
+    pub(super) fn released_by(&self, pod: &str) {
+        let Some(claim) = lock(&self.pods).remove(pod) else { return };
+        self.released(&claim);
+    }
+
+    /// Pods that have something by some ledger.
+    pub(crate) fn pods(&self) -> Vec<Text> {
+        lock(&self.pods).keys().cloned().collect()
+    }
+
     /// A claim has nothing any more. That is not written down at once: an entry without a claim holds nothing.
-    pub(super) fn released(&self, claim: &Key) {
+    pub(crate) fn released(&self, claim: &Key) {
         let Some(node) = lock(&self.claims).remove(claim) else { return };
         let ledger = lock(&self.nodes).get(&node).cloned();
-        if let Some(ledger) = ledger {
-            lock(&ledger.wanted).entries.remove(claim);
+        let held = ledger.and_then(|ledger| lock(&ledger.wanted).entries.remove(claim));
+        if let Some(held) = held {
+            lock(&self.pods).remove(&held.pod);
         }
+    }
+}
+
+impl Wanted {
+    /// Whether devices have the shares that a claim is to have. They always do unless something is still there of which the
+    /// engine does not know any more, such as a Pod that is about to be taken away.
+    fn has_room(&self, held: &Held) -> Result<(), WriteError> {
+        for (device, share, _) in &held.shares {
+            let others = self.entries.values().filter(|other| other.claim != held.claim);
+            let mut taken = others.flat_map(|other| other.shares.iter().map(move |share| (other, share)));
+            let mut free = Share::WHOLE.millionths();
+            let full = taken.find(|(_, (name, taken, _))| {
+                let is_here = name == device;
+                free = free.saturating_sub(if is_here { taken.millionths() } else { 0 });
+                is_here && free < share.millionths()
+            });
+            if let Some((other, _)) = full {
+                let message = format!("{device} is still held by claim {}", other.claim);
+                return Err(WriteError::Refused { code: 409, message });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -36,18 +36,19 @@ struct Inner {
     requests: Requests,
     ledgers: Ledgers,
     news: Sender<News>,
-    /// The newest state of each Workload that is being written, if there is a newer one than that.
-    statuses: Mutex<HashMap<Text, Option<say::Status>>>,
+    /// What is being said about each object, and what is to be said after it.
+    sayings: Mutex<HashMap<Text, Option<say::Saying>>>,
 }
 
 impl Writer {
     pub(crate) fn new(requests: Requests, ledgers: Ledgers, news: Sender<News>) -> Self {
-        Self(Arc::new(Inner { requests, ledgers, news, statuses: Mutex::default() }))
+        Self(Arc::new(Inner { requests, ledgers, news, sayings: Mutex::default() }))
     }
 
     /// Begins to carry out effects.
     pub(crate) fn carry_out(&self, effects: Vec<Effect>) {
         for effect in effects {
+            tracing::debug!(?effect, "ordered");
             let writer = self.clone();
             match effect {
                 Effect::Start(order) => {
@@ -61,10 +62,25 @@ impl Writer {
                     tokio::spawn(async move { writer.evict(order).await });
                 }
                 Effect::Explain { pod, uid, reason, message } => {
-                    tokio::spawn(async move { writer.explain(&pod, &uid, reason, &message).await });
+                    writer.say(uid, say::Saying::Waits { pod, reason, message })
                 }
                 Effect::Status { workload, uid, status } => {
-                    writer.write_status(uid, say::Status { workload, status })
+                    writer.say(uid, say::Saying::State { workload, status })
+                }
+                Effect::Seek { workload, run, rank, pod } => {
+                    tokio::spawn(async move {
+                        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+                        if let Err(WriteError::Refused { code: 404, .. }) = writer.0.requests.get(&path).await
+                        {
+                            writer.tell(Seen::NoPod { workload, run, rank });
+                        }
+                    });
+                }
+                Effect::Release { workload, pod, uid, claim, claim_uid } => {
+                    tokio::spawn(async move {
+                        writer.release(&pod, &uid, &claim, &claim_uid).await;
+                        writer.tell(Seen::Released { workload });
+                    });
                 }
                 Effect::Tenancy(project) => {
                     tokio::spawn(async move { writer.make_tenancy(&project).await });
@@ -78,13 +94,25 @@ impl Writer {
         self.0.ledgers.released(claim);
     }
 
+    /// A Pod is over or gone: what it had is free.
+    pub(crate) fn released_by(&self, pod: &str) {
+        self.0.ledgers.released_by(pod);
+    }
+
+    /// Of Pods that have something by some ledger, those that are not there, or are over, have it no more.
+    pub(crate) fn keep_only(&self, is_there: impl Fn(&str) -> bool) {
+        for pod in self.0.ledgers.pods().iter().filter(|pod| !is_there(pod)) {
+            self.0.ledgers.released_by(pod);
+        }
+    }
+
     fn tell(&self, seen: Seen) {
         // When nobody listens the process is ending.
         let _ = self.0.news.send(News::Seen(seen));
     }
 
-    fn statuses(&self) -> std::sync::MutexGuard<'_, HashMap<Text, Option<say::Status>>> {
-        self.0.statuses.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sayings(&self) -> std::sync::MutexGuard<'_, HashMap<Text, Option<say::Saying>>> {
+        self.0.sayings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn evict(&self, order: EvictOrder) {
@@ -108,10 +136,16 @@ impl Writer {
             };
             match sent {
                 Ok(_) => return,
-                // It is gone, or another of its name is there.
-                Err(WriteError::Refused { code: 404 | 409, .. }) => return,
-                // A disruption budget holds it.
-                Err(WriteError::Refused { code: 429, message, .. }) if politely => {
+                Err(WriteError::Refused { code: 404, .. }) => return,
+                // Another of its name is there, or somebody wrote to it at the same time.
+                Err(WriteError::Refused { code: 409, message }) => match self.0.requests.get(&path).await {
+                    Ok(found) if start::is_staying(&found, &uid) => {
+                        tracing::debug!(pod = %pod, message, "a Pod is told to go again");
+                    }
+                    _ => return,
+                },
+                // A disruption budget holds it, or several do, which the server takes for an error of its own.
+                Err(WriteError::Refused { message, .. }) if politely => {
                     return self.tell(Seen::NotEvicted { workload, pod: uid, message });
                 }
                 Err(WriteError::Fenced) => return,

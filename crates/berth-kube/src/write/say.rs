@@ -10,43 +10,74 @@ use crate::{
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::time::Duration;
 
-/// The state of a Workload.
+/// Between tries of a namespace that could not be made: it may be another project's, or going.
+const TENANCY_AGAIN: Duration = Duration::from_secs(10);
+/// Between tries of what could not be said.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Something to be said about an object.
 #[derive(Debug)]
-pub(super) struct Status {
-    pub(super) workload: Key,
-    pub(super) status: Box<api::WorkloadStatus>,
+pub(super) enum Saying {
+    /// The state of a Workload.
+    State { workload: Key, status: Box<api::WorkloadStatus> },
+    /// Why a Pod waits.
+    Waits { pod: Key, reason: &'static str, message: String },
 }
 
 impl Writer {
-    /// Writes the state of a Workload. While one is being written, only the newest that comes is kept.
-    pub(super) fn write_status(&self, uid: Text, status: Status) {
+    /// Says something about an object, until that is heard. While something is being said, only the newest that comes is kept.
+    pub(super) fn say(&self, uid: Text, saying: Saying) {
         {
-            let mut statuses = self.statuses();
-            if let Some(newer) = statuses.get_mut(&uid) {
-                *newer = Some(status);
+            let mut sayings = self.sayings();
+            if let Some(newer) = sayings.get_mut(&uid) {
+                *newer = Some(saying);
                 return;
             }
-            statuses.insert(uid.clone(), None);
+            sayings.insert(uid.clone(), None);
         }
         let writer = self.clone();
         tokio::spawn(async move {
-            let mut next = Some(status);
-            while let Some(status) = next {
-                writer.put_status(&uid, &status).await;
-                let mut statuses = writer.statuses();
-                next = statuses.get_mut(&uid).and_then(Option::take);
+            let mut next = Some(saying);
+            while let Some(saying) = next {
+                let said = match &saying {
+                    Saying::State { workload, status } => writer.put_status(&uid, workload, status).await,
+                    Saying::Waits { pod, reason, message } => {
+                        writer.explain(pod, &uid, reason, message).await
+                    }
+                };
+                let again = match said {
+                    // It is gone, or somebody else speaks now.
+                    Ok(()) | Err(WriteError::Fenced | WriteError::Refused { code: 404 | 409, .. }) => false,
+                    Err(WriteError::Refused { code, message }) if code != 429 && code < 500 => {
+                        tracing::warn!(%uid, message, "what there is to say about it is refused");
+                        false
+                    }
+                    Err(error) => {
+                        tracing::debug!(%uid, %error, "what there is to say about it is said again");
+                        tokio::time::sleep(AGAIN).await;
+                        true
+                    }
+                };
+                let mut sayings = writer.sayings();
+                next = sayings.get_mut(&uid).and_then(Option::take).or(again.then_some(saying));
                 if next.is_none() {
-                    statuses.remove(&uid);
+                    sayings.remove(&uid);
                 }
             }
         });
     }
 
-    async fn put_status(&self, uid: &Text, status: &Status) {
-        let Key { namespace, name } = &status.workload;
+    async fn put_status(
+        &self,
+        uid: &Text,
+        workload: &Key,
+        status: &api::WorkloadStatus,
+    ) -> Result<(), WriteError> {
+        let Key { namespace, name } = workload;
         let path = format!("/apis/berth.dev/v1alpha1/namespaces/{namespace}/workloads/{name}/status");
-        let mut body = json!({ "metadata": { "uid": &**uid }, "status": &*status.status });
+        let mut body = json!({ "metadata": { "uid": &**uid }, "status": status });
         // What is not said any more is taken away.
         for field in
             ["reason", "message", "nodes", "node", "finishedAt", "retryAt", "gpusAllocated", "workersReady"]
@@ -54,26 +85,12 @@ impl Writer {
             let fields = body["status"].as_object_mut().expect("a status is an object");
             fields.entry(field).or_insert(Value::Null);
         }
-        match self.0.requests.merge(&path, &body).await {
-            Ok(_) | Err(WriteError::Fenced | WriteError::Refused { code: 404 | 409, .. }) => {}
-            Err(error) => {
-                tracing::warn!(workload = %status.workload, %error, "its state could not be written")
-            }
-        }
+        self.0.requests.merge(&path, &body).await.map(drop)
     }
 
     /// Tells a Pod why it waits: as a condition, which autoscalers read, and as an event, which people do.
-    pub(super) async fn explain(&self, pod: &Key, uid: &Text, reason: &str, message: &str) {
+    async fn explain(&self, pod: &Key, uid: &Text, reason: &str, message: &str) -> Result<(), WriteError> {
         let Key { namespace, name } = pod;
-        let condition = json!({
-            "metadata": { "uid": &**uid },
-            "status": { "conditions": [{
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "Unschedulable",
-                "message": format!("{reason}: {message}"),
-            }] },
-        });
         let now = jiff::Timestamp::now();
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
@@ -88,18 +105,36 @@ impl Writer {
             "type": "Warning",
             "regarding": { "apiVersion": "v1", "kind": "Pod", "namespace": &**namespace, "name": &**name, "uid": &**uid },
         });
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
         let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-        let (said, noted) = tokio::join!(
-            self.0.requests.merge_lists(&path, &condition),
-            self.0.requests.post(&events, &event)
-        );
-        for error in [said.err(), noted.err()].into_iter().flatten() {
-            match error {
-                WriteError::Fenced | WriteError::Refused { code: 404 | 409, .. } => {}
-                error => tracing::debug!(%pod, %error, "it could not be told why it waits"),
-            }
+        let words = format!("{reason}: {message}");
+        let (said, noted) =
+            tokio::join!(self.say_unscheduled(pod, uid, &words), self.0.requests.post(&events, &event));
+        if let Err(error) = noted {
+            tracing::debug!(%pod, %error, "nobody is told by an event that it waits");
         }
+        said
+    }
+
+    /// Writes on a Pod that it has no node. That changes its version, so a binding that is still under way is refused.
+    pub(super) async fn say_unscheduled(
+        &self,
+        pod: &Key,
+        uid: &Text,
+        message: &str,
+    ) -> Result<(), WriteError> {
+        let Key { namespace, name } = pod;
+        let condition = json!({
+            "metadata": { "uid": &**uid },
+            "status": { "conditions": [{
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": message,
+                "lastProbeTime": format!("{:.0}", jiff::Timestamp::now()),
+            }] },
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
+        self.0.requests.merge_lists(&path, &condition).await.map(drop)
     }
 
     /// Services by which the Pods of a Workload find each other and are reached.
@@ -120,8 +155,19 @@ impl Writer {
     pub(super) async fn make_tenancy(&self, project: &api::Project) {
         for tenancy in tenancy::tenancies(project) {
             let namespace = tenancy.namespace.name_any();
-            if let Err(error) = self.make_one_tenancy(&tenancy, &project.name_any()).await {
+            while let Err(error) = self.make_one_tenancy(&tenancy, &project.name_any()).await {
                 tracing::warn!(project = %project.name_any(), %namespace, %error, "its namespace could not be made");
+                let path = format!("/apis/berth.dev/v1alpha1/projects/{}", project.name_any());
+                let found = self.0.requests.get(&path).await;
+                let found = found.and_then(|found| super::start::read::<api::Project>(&found));
+                let is_stale = found
+                    .as_ref()
+                    .is_ok_and(|found| found.spec != project.spec || found.uid() != project.uid());
+                let is_gone = matches!(found, Err(WriteError::Refused { code: 404, .. }));
+                if is_stale || is_gone || self.0.requests.epoch().is_err() {
+                    return;
+                }
+                tokio::time::sleep(TENANCY_AGAIN).await;
             }
         }
     }

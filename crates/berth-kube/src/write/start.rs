@@ -4,8 +4,11 @@ use super::{WriteError, Writer, ledger::Held};
 use crate::{
     names,
     pods::{self, NodeGpus, Run, Seat},
-    seen::{Key, Text, objects::Meta},
-    world::{StartFailure, StartOrder, StartTask, WaitingPod},
+    seen::{
+        Key, Text,
+        objects::{ClaimObject, Meta},
+    },
+    world::{StartFailure, StartOrder, StartTask, WaitingClaim, WaitingPod},
 };
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -16,7 +19,6 @@ struct Ready {
     key: Key,
     uid: Text,
     version: String,
-    claim: Option<Key>,
 }
 
 /// What is read of an object that was made.
@@ -76,19 +78,110 @@ impl Writer {
             key: waiting.key.clone(),
             uid: waiting.uid.clone(),
             version: waiting.version.to_string(),
-            claim: waiting.claim.as_ref().map(|claim| claim.key.clone()),
         };
         let Some(claim) = &waiting.claim else { return Ok(ready) };
         self.hold(task, &claim.key, &claim.uid, &ready.uid).await?;
+        let mut version = claim.version.to_string();
+        loop {
+            match self.allocate_waiting(task, claim, version.clone(), &ready).await {
+                Ok(()) => return Ok(ready),
+                Err(error) => {
+                    version =
+                        self.unallocated(&claim.key, &claim.uid, &version, error).await?.resource_version
+                }
+            }
+        }
+    }
+
+    /// A claim that could not be written to because somebody else did, as it is now. That changes nothing unless they gave it
+    /// something.
+    async fn unallocated(
+        &self,
+        claim: &Key,
+        uid: &str,
+        version: &str,
+        error: WriteError,
+    ) -> Result<Meta, WriteError> {
+        if !matches!(error, WriteError::Refused { code: 409, .. }) {
+            return Err(error);
+        }
+        let found: ClaimObject = read(&self.0.requests.get(&claim_path(claim)).await?)?;
+        let meta = found.metadata;
+        let is_free =
+            meta.uid == uid && meta.deletion_timestamp.is_none() && found.status.allocation.is_none();
+        if is_free && meta.resource_version != version { Ok(meta) } else { Err(error) }
+    }
+
+    async fn allocate_waiting(
+        &self,
+        task: &StartTask,
+        claim: &WaitingClaim,
+        version: String,
+        pod: &Ready,
+    ) -> Result<(), WriteError> {
         // A claim that is in use is not deleted before its Pods are gone.
         let protect = json!({
-            "metadata": { "uid": &*claim.uid, "resourceVersion": &*claim.version, "finalizers": [names::CLAIM_FINALIZER] },
+            "metadata": { "uid": &*claim.uid, "resourceVersion": version, "finalizers": [names::CLAIM_FINALIZER] },
         });
-        let path = claim_path(&claim.key);
-        let made = self.0.requests.merge(&path, &protect).await?;
-        let made: Made = read(&made)?;
-        self.allocate(task, &claim.key, &made.metadata, &claim.request, &ready).await?;
-        Ok(ready)
+        let made: Made = read(&self.0.requests.merge(&claim_path(&claim.key), &protect).await?)?;
+        self.allocate(task, &claim.key, &made.metadata, &claim.request, pod).await
+    }
+
+    /// Takes devices from the claim of a Pod that waits. A binding of the Pod that is still under way must fail first.
+    pub(super) async fn release(&self, pod: &Key, uid: &Text, claim: &Key, claim_uid: &Text) {
+        loop {
+            match self.try_release(pod, uid, claim, claim_uid).await {
+                Ok(()) => return,
+                Err(WriteError::Fenced | WriteError::Refused { code: 404, .. }) => return,
+                Err(error) => {
+                    tracing::warn!(%claim, %error, "devices of a start that failed could not be given back yet");
+                    tokio::time::sleep(super::LATER).await;
+                }
+            }
+        }
+    }
+
+    async fn try_release(
+        &self,
+        pod: &Key,
+        uid: &Text,
+        claim: &Key,
+        claim_uid: &Text,
+    ) -> Result<(), WriteError> {
+        let words = "StartRefused: an earlier start came to nothing; it is tried again";
+        match self.say_unscheduled(pod, uid, words).await {
+            // The Pod is gone, and its claim goes with it.
+            Err(WriteError::Refused { code: 409, .. }) => return Ok(()),
+            said => said?,
+        }
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let found: Found = read(&self.0.requests.get(&path).await?)?;
+        if found.metadata.uid != **uid || found.spec.node_name.is_some() {
+            return Ok(());
+        }
+        let found: ClaimObject = read(&self.0.requests.get(&claim_path(claim)).await?)?;
+        let mut meta = found.metadata;
+        if meta.uid != **claim_uid {
+            return Ok(());
+        }
+        if found.status.allocation.is_some() {
+            let body = json!({
+                "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+                "status": { "allocation": null, "reservedFor": null },
+            });
+            let path = format!("{}/status", claim_path(claim));
+            meta = read::<Made>(&self.0.requests.merge(&path, &body).await?)?.metadata;
+        }
+        // An allocation that is still under way names the version in which it was protected.
+        if meta.finalizers.iter().any(|one| one == names::CLAIM_FINALIZER) {
+            meta.finalizers.retain(|one| one != names::CLAIM_FINALIZER);
+            let body = json!({
+                "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": meta.finalizers },
+            });
+            self.0.requests.merge(&claim_path(claim), &body).await?;
+        }
+        self.0.ledgers.released(claim);
+        Ok(())
     }
 
     async fn ready_new(&self, order: &StartOrder, task: &StartTask) -> Result<Ready, WriteError> {
@@ -102,12 +195,12 @@ impl Writer {
         let body = serde_json::to_value(&pod).expect("a Pod is JSON");
         let name = pods::pod_name(workload.metadata.name.as_deref().unwrap_or_default(), order.run, rank);
         let path = format!("/api/v1/namespaces/{namespace}/pods");
-        let made: Made = read(&self.create(&path, &name, &body).await?)?;
-        let mut ready = Ready {
-            key: Key::new(namespace, &made.metadata.name),
-            uid: made.metadata.uid.as_str().into(),
-            version: made.metadata.resource_version,
-            claim: None,
+        let owner = workload.metadata.uid.as_deref().unwrap_or_default();
+        let made = self.create(&path, &name, &body, owner).await?;
+        let ready = Ready {
+            key: Key::new(namespace, &made.name),
+            uid: made.uid.as_str().into(),
+            version: made.resource_version,
         };
         if task.place.devices.is_empty() || matches!(task.node.gpus, NodeGpus::Counted { .. }) {
             return Ok(ready);
@@ -115,8 +208,8 @@ impl Writer {
         let owner = k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
             api_version: "v1".into(),
             kind: "Pod".into(),
-            name: made.metadata.name.clone(),
-            uid: made.metadata.uid.clone(),
+            name: made.name,
+            uid: made.uid,
             controller: Some(true),
             block_owner_deletion: None,
         };
@@ -125,20 +218,25 @@ impl Writer {
         let key = Key::new(namespace, &name);
         let body = serde_json::to_value(&claim).expect("a claim is JSON");
         let path = format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims");
-        let made: Made = read(&self.create(&path, &name, &body).await?)?;
-        self.hold(task, &key, &made.metadata.uid.as_str().into(), &ready.uid).await?;
-        self.allocate(task, &key, &made.metadata, names::CLAIM_REQUEST, &ready).await?;
-        ready.claim = Some(key);
+        let mut made = self.create(&path, &name, &body, &ready.uid).await?;
+        self.hold(task, &key, &made.uid.as_str().into(), &ready.uid).await?;
+        while let Err(error) = self.allocate(task, &key, &made, names::CLAIM_REQUEST, &ready).await {
+            made = self.unallocated(&key, &made.uid, &made.resource_version, error).await?;
+        }
         Ok(ready)
     }
 
-    /// Makes an object. One of its name that is there already was made by an earlier try whose answer was lost.
-    async fn create(&self, path: &str, name: &str, body: &Value) -> Result<Vec<u8>, WriteError> {
-        match self.0.requests.post(path, body).await {
-            Err(WriteError::Refused { code: 409, .. }) => {
-                self.0.requests.get(&format!("{path}/{name}")).await
-            }
-            made => made,
+    /// Makes an object. One of its name and owner that is there already was made by an earlier try whose answer was lost.
+    async fn create(&self, path: &str, name: &str, body: &Value, owner: &str) -> Result<Meta, WriteError> {
+        let error = match self.0.requests.post(path, body).await {
+            Err(error @ WriteError::Refused { code: 409, .. }) => error,
+            made => return made.and_then(|made| read(&made)).map(|made: Made| made.metadata),
+        };
+        let found: Made = read(&self.0.requests.get(&format!("{path}/{name}")).await?)?;
+        let meta = found.metadata;
+        match meta.owner_references.iter().any(|one| one.controller && one.uid == owner) {
+            true if meta.deletion_timestamp.is_none() => Ok(meta),
+            _ => Err(error),
         }
     }
 
@@ -214,28 +312,27 @@ impl Writer {
         }
     }
 
-    /// Takes back what Pods got that are not to be bound: those that were made go, claims of others are as they were.
+    /// Takes back what Pods got that are not to be bound: those that were made go. Claims of others are given back when it is
+    /// known that their Pods still wait, because a binding whose answer was lost may have been done.
     async fn undo(&self, order: &StartOrder, pods: impl Iterator<Item = &Ready>) {
         join_all(pods.map(|pod| self.undo_one(order, pod))).await;
     }
 
     async fn undo_one(&self, order: &StartOrder, pod: &Ready) {
-        let result = match (&order.make, &pod.claim) {
-            (Some(_), _) => {
-                let path = format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
-                let options = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": &*pod.uid } });
-                self.0.requests.delete(&path, &options).await
-            }
-            (None, Some(claim)) => {
-                let body = json!({ "status": { "allocation": null, "reservedFor": null } });
-                self.0.requests.merge(&format!("{}/status", claim_path(claim)), &body).await
-            }
-            (None, None) => return,
-        };
-        if let Err(error) = result {
+        if order.make.is_none() {
+            return;
+        }
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
+        let options = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": &*pod.uid } });
+        if let Err(error) = self.0.requests.delete(&path, &options).await {
             tracing::warn!(pod = %pod.key, %error, "a start that failed could not be undone; its Pod is looked at again");
         }
     }
+}
+
+/// Whether this is the Pod that was told to go, and nobody has told it so.
+pub(super) fn is_staying(pod: &[u8], uid: &str) -> bool {
+    read::<Made>(pod).is_ok_and(|pod| pod.metadata.uid == uid && pod.metadata.deletion_timestamp.is_none())
 }
 
 fn claim_path(claim: &Key) -> String {
@@ -246,7 +343,7 @@ fn refused(error: impl std::fmt::Display) -> WriteError {
     WriteError::Refused { code: 422, message: error.to_string() }
 }
 
-fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, WriteError> {
+pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, WriteError> {
     serde_json::from_slice(bytes)
         .map_err(|error| WriteError::Unanswered(format!("an answer cannot be read: {error}")))
 }
