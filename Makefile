@@ -10,7 +10,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:$(BERTH_CACHE)/tools/bin
 BERTH = $(CARGO_TARGET_DIR)/release/berth
 
 .DEFAULT_GOAL := help
-.PHONY: help run story test check soak mutants bench fmt kube-up kube-down
+.PHONY: help run story test check soak mutants bench bench-kube fmt kube-up kube-down
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,14 @@ bench: ## how fast the engine decides and the store writes; numbers go to target
 	@echo "berth: measuring on one thread; a target that is missed is said and is no failure"
 	cargo build --release --locked -p berth-cli -p berth-bench
 	$(CARGO_TARGET_DIR)/release/berth-bench all
+
+# A smaller one for a quick look: `make bench-kube BENCH_KUBE="--nodes 100 --runs 1"`.
+BENCH_KUBE ?=
+
+bench-kube: ## how fast Pods are placed on a real API server with 1,000 simulated nodes; takes an hour
+	@.ci/ensure rust kube
+	cargo build --release --locked -p berth-kube --example bench --bin berth-operator
+	$(CARGO_TARGET_DIR)/release/examples/bench $(BENCH_KUBE)
 
 fmt: ## format every file
 	@.ci/ensure rust lints

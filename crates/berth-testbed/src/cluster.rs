@@ -333,6 +333,27 @@ impl Cluster {
         self.wait("etcd did not get ready", || if socket.exists() { Ok(()) } else { Err("no socket".into()) })
     }
 
+    /// Starts the stock scheduler, for a cluster that began without it.
+    ///
+    /// # Errors
+    /// When it runs already, or cannot be started.
+    pub fn start_scheduler(&self) -> Result<()> {
+        if self.running().scheduler.is_some() {
+            bail!("the stock scheduler runs already");
+        }
+        let process = self.run(SCHEDULER, &components::scheduler(&self.kubeconfig))?;
+        self.running().scheduler = Some(process);
+        Ok(())
+    }
+
+    /// Asks the stock scheduler to end, and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn stop_scheduler(&self) -> Result<()> {
+        self.take(SCHEDULER)?.stop(STOP_LIMIT)
+    }
+
     fn start_control_plane(&mut self) -> Result<()> {
         Self::available().map_err(anyhow::Error::msg)?;
         let token = files::token()?;
@@ -359,8 +380,7 @@ impl Cluster {
             self.running().controller_manager = Some(process);
         }
         if self.options.scheduler {
-            let process = self.run(SCHEDULER, &components::scheduler(&self.kubeconfig))?;
-            self.running().scheduler = Some(process);
+            self.start_scheduler()?;
         }
         self.wait_until_ready(self.options.controller_manager)
     }
