@@ -4,6 +4,8 @@
 //! lease --> watches --News--> one thread: World --Effect--> Writer --News--> ...
 //! ```
 
+pub use crate::write::REQUESTS_AT_ONCE;
+
 use crate::{
     api,
     health::Health,

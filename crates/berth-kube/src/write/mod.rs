@@ -12,6 +12,7 @@ mod say;
 mod start;
 
 pub(crate) use ledger::Ledgers;
+pub use request::REQUESTS_AT_ONCE;
 pub(crate) use request::{Requests, WriteError};
 
 use crate::{

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 
 /// Requests under way at one time. More only wait in the server.
-const AT_ONCE: usize = 64;
+pub const REQUESTS_AT_ONCE: usize = 64;
 /// Tries of a request whose answer was lost, or that the server was too busy for.
 const TRIES: u32 = 4;
 /// The longest answer that is looked at.
@@ -38,7 +38,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn new(client: Client, fence: Fence) -> Self {
-        Self { client, fence, gate: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { client, fence, gate: Arc::new(Semaphore::new(REQUESTS_AT_ONCE)) }
     }
 
     /// The epoch in which something that begins now is written.
@@ -48,7 +48,7 @@ impl Requests {
 
     /// Waits until nothing is under way.
     pub(crate) async fn quiet(&self) {
-        let all = self.gate.acquire_many(AT_ONCE as u32).await;
+        let all = self.gate.acquire_many(REQUESTS_AT_ONCE as u32).await;
         drop(all);
     }
 
