@@ -62,6 +62,8 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
 	@echo "berth: $(BERTH_KILLS) kills of the agent"
 	cargo test --locked -p berth-agent --test kill
+	@echo "berth: $(BERTH_KILLS) kills of the operator while it binds gangs on a real API server"
+	cargo test --locked -p berth-kube --test faults an_operator -- --nocapture
 
 mutants: ## breaks one rule of the engine at a time and asks whether a test notices
 	@.ci/ensure rust
