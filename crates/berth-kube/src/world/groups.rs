@@ -462,9 +462,9 @@ impl World {
 
     /// Whether a claim of a Pod that waits is free for a start of that Pod.
     fn unused(&self, claim: &ClaimSeen, pod: &PodSeen) -> Result<(), Refusal> {
-        let others =
+        let mut others =
             claim.users.iter().filter(|user| **user != pod.uid).filter_map(|user| self.pods.get(user));
-        if let Some(other) = others.filter(|other| !other.is_over()).next() {
+        if let Some(other) = others.find(|other| !other.is_over()) {
             return Err(Refusal::new(
                 "ClaimInUse",
                 format!(

@@ -253,11 +253,11 @@ impl Mirror {
             let labels = format!("berth.dev/workload={name},berth.dev/rank={rank}");
             let found =
                 pods.list(&ListParams::default().labels(&labels)).await.expect("the API server answers");
-            let running = found.items.into_iter().filter(|pod| {
+            let mut running = found.items.into_iter().filter(|pod| {
                 let status = pod.status.as_ref().and_then(|status| status.phase.as_deref());
                 status == Some("Running") && pod.metadata.deletion_timestamp.is_none()
             });
-            let pod = running.last().expect("a running task has a Pod").name_any();
+            let pod = running.next_back().expect("a running task has a Pod").name_any();
             eprintln!("ends {pod}");
             // As its kubelet would say.
             let patch = json!({ "status": { "phase": "Succeeded" } });
