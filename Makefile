@@ -48,7 +48,7 @@ check: ## formatting, lints, house rules, licences and known holes of dependenci
 soak: export BERTH_CASES := $(or $(BERTH_CASES),200000)
 soak: export BERTH_KILLS := $(or $(BERTH_KILLS),300)
 soak: ## the property tests with many more cases, and many more kills of the store and the agent
-	@.ci/ensure rust
+	@.ci/ensure rust kube
 	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
 	cargo test --locked -p berth-engine --test properties
 	@echo "berth: a case of these takes far longer, so there are fewer"
@@ -60,6 +60,10 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	cargo test --locked -p berth-agent --test kill -- --nocapture
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-server every_history
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
+	@echo "berth: $(BERTH_KILLS) kills of the operator while it binds gangs on a real API server"
+	cargo test --locked -p berth-kube --test faults an_operator -- --nocapture
+	@echo "berth: 500 stories on a real API server, each step as in the simulator"
+	BERTH_STORIES=500 cargo test --locked -p berth-kube --test random -- --nocapture
 
 mutants: ## breaks one rule of the engine at a time and asks whether a test notices
 	@.ci/ensure rust

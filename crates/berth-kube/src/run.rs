@@ -145,11 +145,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
         version = version(&client) => version?,
         () = &mut stop => return Ok(()),
     };
-    let minor: u32 =
-        version.minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
-    if version.major == "1" && minor < OLDEST {
-        bail!("Kubernetes 1.{minor} is too old; Berth needs 1.{OLDEST} or newer");
-    }
+    new_enough(&version)?;
     let health = Health::new();
     if let Some(address) = options.health {
         health.serve(address).await?;
@@ -158,7 +154,7 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     let leadership =
         Leadership::new(client.clone(), &options.namespace, "berth", &options.identity, fence.clone());
     let lease = tokio::select! {
-        lease = leadership.acquire() => lease.context("the lease cannot be had; does the role allow it?")?,
+        lease = leadership.acquire() => lease.context("the lease cannot be had; apply the manifest that `berth operator manifest` writes, with its roles")?,
         () = &mut stop => return Ok(()),
     };
     tracing::info!(identity = options.identity, "leads");
@@ -217,6 +213,18 @@ async fn version(client: &Client) -> Result<Info> {
             tracing::warn!(error, "the API server does not answer; it is asked until it does");
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Refuses a Kubernetes that does not have what is needed.
+fn new_enough(version: &Info) -> Result<()> {
+    let number =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>().ok();
+    match (number(&version.major), number(&version.minor)) {
+        (Some(1), Some(minor)) if minor < OLDEST => {
+            bail!("Kubernetes 1.{minor} is too old: Berth needs 1.{OLDEST} or newer; upgrade the cluster")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -462,4 +470,38 @@ fn decide(
 pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_kubernetes_is_refused_with_what_to_do() {
+        let version = |minor: &str| Info { major: "1".into(), minor: minor.into(), ..Info::default() };
+        for minor in ["34", "36", "36+", "100"] {
+            new_enough(&version(minor)).expect("it has what is needed");
+        }
+        for minor in ["9", "33", "33+"] {
+            let error = new_enough(&version(minor)).expect_err("it does not").to_string();
+            assert!(error.contains("1.34 or newer; upgrade"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_done_without_is_and_the_rest_is_waited_for() {
+        let kinds =
+            [NodeObject::PATH, PodObject::PATH, SliceObject::PATH, ClaimObject::PATH, PodGroupObject::PATH];
+        let missing = |these: &[&'static str]| {
+            let (mut missing, mut unlisted) = (Missing::default(), BTreeSet::from(kinds));
+            these.iter().for_each(|kind| missing.note(kind, "no", &mut unlisted));
+            kinds.into_iter().filter(|kind| !unlisted.contains(kind)).collect::<Vec<_>>()
+        };
+        assert_eq!(missing(&[PodGroupObject::PATH]), [PodGroupObject::PATH]);
+        assert!(missing(&[NodeObject::PATH, PodObject::PATH]).is_empty());
+        assert!(missing(&[ClaimObject::PATH]).is_empty(), "devices are known, so who has them must be");
+        for both in [[SliceObject::PATH, ClaimObject::PATH], [ClaimObject::PATH, SliceObject::PATH]] {
+            assert_eq!(missing(&both), [SliceObject::PATH, ClaimObject::PATH], "GPUs are counted then");
+        }
+    }
 }

@@ -13,31 +13,27 @@ const SEE: &[&str] = &["list", "watch"];
 /// What the operator may do in the whole cluster.
 const OPERATOR_RULES: [Rule; 18] = [
     // What is there.
-    ("", &["nodes", "persistentvolumeclaims"], SEE),
-    ("resource.k8s.io", &["resourceslices", "deviceclasses"], SEE),
+    ("", &["nodes"], SEE),
+    ("resource.k8s.io", &["resourceslices"], SEE),
     ("scheduling.k8s.io", &["podgroups"], SEE),
-    (names::GROUP, &["departments", "nodepools", "projects", "workloads"], READ),
+    (names::GROUP, &["departments", "nodepools", "workloads"], SEE),
+    (names::GROUP, &["projects"], READ),
     // Pods of workloads are made and taken away; those of others are bound and evicted.
     ("", &["pods"], &["create", "delete", "get", "list", "watch"]),
     ("", &["pods/binding", "pods/eviction"], &["create"]),
     ("", &["pods/status"], &["patch"]),
     // Devices: the ledger of the node, then the claim.
-    (names::GROUP, &["deviceledgers"], &["create", "get", "list", "update", "watch"]),
-    ("resource.k8s.io", &["resourceclaims"], &["create", "delete", "get", "list", "patch", "watch"]),
-    ("resource.k8s.io", &["resourceclaims/status"], &["patch", "update"]),
-    ("resource.k8s.io", &["resourceclaims/binding"], &["patch", "update"]),
+    (names::GROUP, &["deviceledgers"], &["create", "get", "list", "update"]),
+    ("resource.k8s.io", &["resourceclaims"], &["create", "get", "list", "patch", "watch"]),
+    ("resource.k8s.io", &["resourceclaims/binding", "resourceclaims/status"], &["patch"]),
     // What is said about it.
-    (
-        names::GROUP,
-        &["departments/status", "nodepools/status", "projects/status", "workloads/status"],
-        &["patch"],
-    ),
-    ("events.k8s.io", &["events"], &["create", "patch"]),
+    (names::GROUP, &["workloads/status"], &["patch"]),
+    ("events.k8s.io", &["events"], &["create"]),
     // How workloads are reached.
     ("", &["services"], &["create", "patch"]),
     ("networking.k8s.io", &["ingresses"], &["create", "patch"]),
     // What projects get.
-    ("", &["namespaces"], &["create", "get", "list", "patch", "watch"]),
+    ("", &["namespaces"], &["create", "get", "patch"]),
     ("", &["serviceaccounts"], &["create", "patch"]),
     ("rbac.authorization.k8s.io", &["rolebindings"], &["create", "patch"]),
 ];

@@ -7,6 +7,7 @@
 //! Seen --take--> nodes, owners, groups --settle--> Change --> engine --plan--> Action --> Effect
 //! ```
 
+mod clear;
 mod groups;
 mod nodes;
 mod owners;

@@ -1,4 +1,5 @@
 //! Work on a real cluster, an operator that can be killed, and what must hold when all is quiet again.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 mod operator;
 mod rules;

@@ -70,6 +70,12 @@ impl Operator {
         assert!(ended.success(), "it ends well when it is asked to: {}", self.log());
     }
 
+    /// How it ended, once it has.
+    pub(crate) async fn ended(&self) -> (bool, String) {
+        self.until_ended().await;
+        (self.process().wait().expect("it was started here").success(), self.log())
+    }
+
     pub(crate) async fn until_ended(&self) {
         crate::mirror::until("whoever does not lead any more ends", async || !self.is_running()).await;
     }

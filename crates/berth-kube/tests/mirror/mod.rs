@@ -57,6 +57,11 @@ pub(crate) async fn connect(kubeconfig: &Path) -> Client {
 
 /// Our resources, and the namespace of the operator.
 pub(crate) async fn install(client: &Client) {
+    install_resources(client).await;
+    namespace(client, "berth-system").await;
+}
+
+pub(crate) async fn install_resources(client: &Client) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     for crd in api::crds() {
         crds.create(&PostParams::default(), &crd).await.expect("our resources are accepted");
@@ -70,7 +75,6 @@ pub(crate) async fn install(client: &Client) {
         })
         .await;
     }
-    namespace(client, "berth-system").await;
 }
 
 pub(crate) async fn namespace(client: &Client, name: &str) {

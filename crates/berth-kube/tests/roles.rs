@@ -1,0 +1,250 @@
+//! The operator with nothing but the roles that are shipped: they are enough for what it does, and not more.
+
+mod faulty;
+mod mirror;
+
+use berth_kube::{
+    api,
+    manifest::{self, Settings},
+};
+use berth_testbed::{Cluster, NodeSpec};
+use faulty::Operator;
+use k8s_openapi::api::{
+    core::v1::{Pod, ServiceAccount},
+    resource::v1::ResourceClaimTemplate,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+};
+use mirror::{block_on, cluster, connect, until};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, time::Duration};
+
+/// Group, resource with its part, verb.
+type Right = (String, String, String);
+
+const ACCOUNT: &str = "system:serviceaccount:berth-system:berth-operator";
+
+/// Rights that the API server asks for inside of a request, so that no request shows them.
+const UNSEEN: [(&str, &str, &str); 2] = [
+    // Whoever writes what a claim gets.
+    ("resource.k8s.io", "resourceclaims/binding", "patch"),
+    // Whoever gives this role to members of a project.
+    ("rbac.authorization.k8s.io", "clusterroles", "bind"),
+];
+
+#[test]
+fn the_shipped_roles_are_enough_and_not_too_much() {
+    let nodes = vec![
+        NodeSpec { prefix: "counted".into(), ..NodeSpec::dgx1(1) },
+        NodeSpec { prefix: "shared".into(), ..NodeSpec::dgx1(1).with_dra() },
+    ];
+    let options = berth_testbed::Options { nodes, audit: true, ..Default::default() };
+    let Some(cluster) = cluster("the shipped roles", options) else { return };
+    block_on(async {
+        let client = connect(cluster.kubeconfig()).await;
+        install(&client).await;
+        let account =
+            cluster.kubeconfig_of("berth-system", "berth-operator").expect("it is part of the manifest");
+        let operator = Operator::start_as(&cluster, &account, "with-its-roles");
+        work(&client, &cluster, operator, &account).await;
+        let (used, refused) = asked(&cluster);
+        assert!(refused.is_empty(), "the roles do not allow {refused:?}");
+        let allowed = allowed();
+        let unseen = UNSEEN.iter().map(|(group, resource, verb)| right(group, resource, verb)).collect();
+        let unused: BTreeSet<Right> = &(&allowed - &used) - &unseen;
+        assert!(unused.is_empty(), "the roles allow what is never done: {unused:?}");
+        eprintln!("roles: {} rights, each used; none missing: {used:?}", used.len());
+    });
+}
+
+fn right(group: &str, resource: &str, verb: &str) -> Right {
+    (group.into(), resource.into(), verb.into())
+}
+
+/// Everything that the roles of the operator allow.
+fn allowed() -> BTreeSet<Right> {
+    let rules = manifest::operator_rules().into_iter().chain(manifest::own_rules());
+    let texts = |value: &Value| -> Vec<String> {
+        let all = value.as_array().into_iter().flatten();
+        all.filter_map(|one| one.as_str().map(ToOwned::to_owned)).collect()
+    };
+    let mut allowed = BTreeSet::new();
+    for rule in rules {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                allowed.extend(texts(&rule["verbs"]).iter().map(|verb| right(&group, &resource, verb)));
+            }
+        }
+    }
+    allowed
+}
+
+/// What the operator asked the API server for, and what of it was refused because it may not.
+fn asked(cluster: &Cluster) -> (BTreeSet<Right>, BTreeSet<Right>) {
+    let text = std::fs::read_to_string(cluster.audit_log()).expect("every request is written down");
+    let (mut used, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for line in text.lines() {
+        let event: Value = serde_json::from_str(line).expect("a line is an object");
+        let object = &event["objectRef"];
+        if event["user"]["username"] != ACCOUNT || object.is_null() {
+            continue;
+        }
+        let field = |name: &str| object[name].as_str().unwrap_or_default();
+        let resource = match field("subresource") {
+            "" => field("resource").to_owned(),
+            part => format!("{}/{part}", field("resource")),
+        };
+        let verb = event["verb"].as_str().unwrap_or_default();
+        let one = right(field("apiGroup"), &resource, verb);
+        match event["responseStatus"]["code"].as_u64() {
+            Some(403) => drop(refused.insert(one)),
+            // Whoever applies what is not there makes it.
+            Some(201) if verb == "patch" => {
+                used.insert(right(field("apiGroup"), &resource, "create"));
+                used.insert(one);
+            }
+            _ => drop(used.insert(one)),
+        }
+    }
+    (used, refused)
+}
+
+/// Applies the manifest, without the operator itself, which runs here.
+async fn install(client: &Client) {
+    let objects = manifest::manifest(&Settings::default());
+    for object in objects.into_iter().filter(|object| object["kind"] != "Deployment") {
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let types = object.types.clone().expect("it says what it is");
+        let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
+        let all: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &kind),
+            None => Api::all_with(client.clone(), &kind),
+        };
+        let parameters = PatchParams::apply("test").force();
+        all.patch(&object.name_any(), &parameters, &Patch::Apply(&object)).await.expect("it is accepted");
+    }
+    let ledgers: Api<api::DeviceLedger> = Api::all(client.clone());
+    let workloads: Api<api::Workload> = Api::all(client.clone());
+    until("our resources are served", async || {
+        let all = ListParams::default();
+        ledgers.list(&all).await.is_ok() && workloads.list(&all).await.is_ok()
+    })
+    .await;
+}
+
+async fn project(client: &Client, name: &str, spec: Value) {
+    let projects: Api<api::Project> = Api::all(client.clone());
+    let project = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "Project", "metadata": { "name": name }, "spec": spec,
+    });
+    let project = serde_json::from_value(project).expect("a project");
+    projects.create(&PostParams::default(), &project).await.expect("it is accepted");
+}
+
+async fn until_there(client: &Client, namespace: &str) {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    until("the namespace of a project", async || {
+        let default = accounts.get_opt("default").await.is_ok_and(|found| found.is_some());
+        default && accounts.get_opt("berth-workload").await.is_ok_and(|found| found.is_some())
+    })
+    .await;
+}
+
+fn pod(name: &str, more: &Value) -> Pod {
+    let mut pod = json!({
+        "metadata": { "name": name, "labels": { "app": name } },
+        "spec": { "schedulerName": "berth", "terminationGracePeriodSeconds": 1, "containers": [{ "name": "main", "image": "none" }] },
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        match field.as_str() {
+            "resources" => pod["spec"]["containers"][0]["resources"] = value.clone(),
+            field => pod["spec"][field] = value.clone(),
+        }
+    }
+    serde_json::from_value(pod).expect("a Pod")
+}
+
+/// Everything that an operator does, some of it because something else comes in between.
+async fn work(client: &Client, cluster: &Cluster, operator: Operator, account: &std::path::Path) {
+    project(client, "team", json!({ "quota": 0, "members": [{ "kind": "User", "name": "ada" }] })).await;
+    // A namespace that is another's is asked for, refused, and asked for again.
+    project(client, "thief", json!({ "quota": 0, "namespaces": ["berth-team"] })).await;
+    project(client, "owner", json!({ "quota": 16 })).await;
+    until_there(client, "berth-team").await;
+    until_there(client, "berth-owner").await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "berth-team");
+    let workloads: Api<api::Workload> = Api::namespaced(client.clone(), "berth-team");
+    let templates: Api<ResourceClaimTemplate> = Api::namespaced(client.clone(), "berth-team");
+    let ledgers: Api<api::DeviceLedger> = Api::all(client.clone());
+    let half = json!({
+        "metadata": { "name": "half" },
+        "spec": { "spec": { "devices": { "requests": [{ "name": "gpu", "exactly": {
+            "deviceClassName": "gpu.berth.dev", "capacity": { "requests": { "share": "500000" } },
+        } }] } } },
+    });
+    let half = serde_json::from_value(half).expect("a template");
+    templates.create(&PostParams::default(), &half).await.expect("it is accepted");
+    let bound = async |name: &str| {
+        let found = pods.get_opt(name).await.ok().flatten();
+        found.is_some_and(|pod| pod.spec.is_some_and(|spec| spec.node_name.is_some()))
+    };
+    let submit = async |name: &str, spec: Value| {
+        let workload = json!({
+            "apiVersion": "berth.dev/v1alpha1", "kind": "Workload", "metadata": { "name": name }, "spec": spec,
+        });
+        let workload = serde_json::from_value(workload).expect("a workload");
+        workloads.create(&PostParams::default(), &workload).await.expect("it is accepted");
+    };
+    submit(
+        "gang",
+        json!({ "kind": "distributed", "image": "none", "workers": 2, "gpus": "0.5", "ports": [8888], "serviceType": "Ingress" }),
+    )
+    .await;
+    until("the gang is bound", async || bound("gang-r1-1").await).await;
+    // Somebody else wrote the ledger.
+    let touch = Patch::Merge(json!({ "metadata": { "annotations": { "touched": "yes" } } }));
+    ledgers.patch("shared1", &PatchParams::default(), &touch).await.expect("the node has a ledger");
+    let claims = json!({
+        "resourceClaims": [{ "name": "gpu", "resourceClaimTemplateName": "half" }],
+        "resources": { "claims": [{ "name": "gpu" }] },
+    });
+    pods.create(&PostParams::default(), &pod("claims", &claims)).await.expect("it is accepted");
+    until("a Pod with a claim is bound", async || bound("claims").await).await;
+    // Pods that are touched while they are bound are looked at again.
+    for round in 0..20 {
+        let name = format!("counted-{round}");
+        pods.create(&PostParams::default(), &pod(&name, &json!({}))).await.expect("it is accepted");
+        for number in 0..5 {
+            let touch =
+                Patch::Merge(json!({ "metadata": { "annotations": { "touched": number.to_string() } } }));
+            pods.patch(&name, &PatchParams::default(), &touch).await.expect("it is there");
+        }
+        until("it is bound", async || bound(&name).await).await;
+        pods.delete(&name, &DeleteParams::default()).await.expect("it is there");
+    }
+    // Something waits and is told why; something borrowed is taken back.
+    let many = json!({ "resources": { "limits": { "nvidia.com/gpu": 8 } } });
+    pods.create(&PostParams::default(), &pod("borrows", &many)).await.expect("it is accepted");
+    until("it borrows", async || bound("borrows").await).await;
+    let owners: Api<Pod> = Api::namespaced(client.clone(), "berth-owner");
+    owners.create(&PostParams::default(), &pod("wants", &many)).await.expect("it is accepted");
+    until("what was borrowed is given back", async || {
+        owners.get("wants").await.is_ok_and(|pod| pod.spec.is_some_and(|spec| spec.node_name.is_some()))
+    })
+    .await;
+    // Another process takes over, and looks at what ledgers name.
+    operator.kill();
+    let next = Operator::start_as(cluster, account, "takes-over");
+    submit("later", json!({ "image": "none", "gpus": "0.5" })).await;
+    until("the next one leads", async || bound("later-r1-0").await).await;
+    workloads.delete("gang", &DeleteParams::default()).await.expect("it is there");
+    let stop = Patch::Merge(json!({ "spec": { "suspend": true } }));
+    workloads.patch("later", &PatchParams::default(), &stop).await.expect("it is there");
+    until("it is suspended", async || !bound("later-r1-0").await).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    next.stop();
+}
