@@ -71,8 +71,7 @@ impl Writer {
                 Effect::Seek { workload, run, rank, pod } => {
                     tokio::spawn(async move {
                         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
-                        if let Err(WriteError::Refused { code: 404, .. }) = writer.0.requests.get(&path).await
-                        {
+                        if writer.0.requests.get(&path).await.is_err_and(|error| error.is_gone()) {
                             writer.tell(Seen::NoPod { workload, run, rank });
                         }
                     });
@@ -137,7 +136,7 @@ impl Writer {
             };
             match sent {
                 Ok(_) => return,
-                Err(WriteError::Refused { code: 404, .. }) => return,
+                Err(error) if error.is_gone() => return,
                 // Another of its name is there, or somebody wrote to it at the same time.
                 Err(WriteError::Refused { code: 409, message }) => match self.0.requests.get(&path).await {
                     Ok(found) if start::is_staying(&found, &uid) => {
@@ -146,7 +145,7 @@ impl Writer {
                     _ => return,
                 },
                 // A disruption budget holds it, or several do, which the server takes for an error of its own.
-                Err(WriteError::Refused { message, .. }) if politely => {
+                Err(WriteError::Refused { code, message }) if politely && code != 404 => {
                     return self.tell(Seen::NotEvicted { workload, pod: uid, message });
                 }
                 Err(WriteError::Fenced) => return,

@@ -28,6 +28,14 @@ pub(crate) enum WriteError {
     Fenced,
 }
 
+impl WriteError {
+    /// Whether the object is not there. A server that has just started says the same code of resources that it does not serve
+    /// yet, in other words: only of an object it says the name.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, message } if message.ends_with("\" not found"))
+    }
+}
+
 /// Sends requests that write.
 #[derive(Clone)]
 pub(crate) struct Requests {
@@ -157,5 +165,20 @@ impl Requests {
             Ok(answer) => answer,
             Err(_) => Err(WriteError::Unanswered("it took too long".into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_served_yet_is_not_gone() {
+        let said = |code, message: &str| WriteError::Refused { code, message: message.into() };
+        assert!(said(404, "workloads.berth.dev \"train\" not found").is_gone());
+        assert!(said(404, "pods \"train-r1-0\" not found").is_gone());
+        assert!(!said(404, "the server could not find the requested resource").is_gone());
+        assert!(!said(404, "404 page not found\n").is_gone());
+        assert!(!said(409, "pods \"train-r1-0\" not found").is_gone());
     }
 }

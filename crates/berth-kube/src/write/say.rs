@@ -49,8 +49,11 @@ impl Writer {
                 };
                 let again = match said {
                     // It is gone, or somebody else speaks now.
-                    Ok(()) | Err(WriteError::Fenced | WriteError::Refused { code: 404 | 409, .. }) => false,
-                    Err(WriteError::Refused { code, message }) if code != 429 && code < 500 => {
+                    Ok(()) | Err(WriteError::Fenced | WriteError::Refused { code: 409, .. }) => false,
+                    Err(error) if error.is_gone() => false,
+                    Err(WriteError::Refused { code, message })
+                        if ![404, 429].contains(&code) && code < 500 =>
+                    {
                         tracing::warn!(%uid, message, "what there is to say about it is refused");
                         false
                     }
@@ -163,7 +166,7 @@ impl Writer {
                 let is_stale = found
                     .as_ref()
                     .is_ok_and(|found| found.spec != project.spec || found.uid() != project.uid());
-                let is_gone = matches!(found, Err(WriteError::Refused { code: 404, .. }));
+                let is_gone = found.as_ref().is_err_and(WriteError::is_gone);
                 if is_stale || is_gone || self.0.requests.epoch().is_err() {
                     return;
                 }

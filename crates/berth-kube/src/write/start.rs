@@ -132,7 +132,8 @@ impl Writer {
         loop {
             match self.try_release(pod, uid, claim, claim_uid).await {
                 Ok(()) => return,
-                Err(WriteError::Fenced | WriteError::Refused { code: 404, .. }) => return,
+                Err(WriteError::Fenced) => return,
+                Err(error) if error.is_gone() => return,
                 Err(error) => {
                     tracing::warn!(%claim, %error, "devices of a start that failed could not be given back yet");
                     tokio::time::sleep(super::LATER).await;

@@ -40,6 +40,10 @@ fn is_bound(pod: &Pod) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
 }
 
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("nothing")
+}
+
 /// Why a Pod waits, as it was told.
 pub(crate) fn reason(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
@@ -61,6 +65,8 @@ pub(crate) async fn broken(client: &Client, namespace: &str) -> Result<String> {
             broken.push(format!("{} was made and is not bound", pod.name_any()));
         } else if !is_bound(pod) && reason(pod).is_none_or(str::is_empty) {
             broken.push(format!("{} waits and was not told why", pod.name_any()));
+        } else if is_bound(pod) && phase(pod) != "Running" {
+            broken.push(format!("{} is on its node and {}", pod.name_any(), phase(pod)));
         }
     }
     for workload in &workloads {
