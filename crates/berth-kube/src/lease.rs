@@ -157,6 +157,8 @@ impl Leadership {
             let parameters = PostParams::default();
             let sent = self.leases.replace(&self.name, &parameters, &renewed);
             match tokio::time::timeout(REQUEST, sent).await {
+                // Whoever was told meanwhile that it may not write has given up what it was to write.
+                Ok(Ok(_)) if self.fence.epoch().is_none() => {}
                 Ok(Ok(renewed)) => {
                     self.fence.open(began, epoch(&renewed));
                     lease = renewed;

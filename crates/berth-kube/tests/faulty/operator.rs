@@ -84,7 +84,7 @@ impl Operator {
     pub(crate) fn log(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(60)..].join("\n")
+        lines[lines.len().saturating_sub(400)..].join("\n")
     }
 }
 

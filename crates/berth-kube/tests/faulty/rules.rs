@@ -170,8 +170,12 @@ fn shares(pods: &[Pod], claims: &[ResourceClaim], ledgers: &[api::DeviceLedger])
     for ((node, device), share) in by_ledger.iter().filter(|(_, share)| **share > WHOLE) {
         broken.push(format!("{node} {device} is entered {share} of {WHOLE}"));
     }
-    for (claim, node, device) in allocated.difference(&entered) {
-        broken.push(format!("claim {claim} has {node} {device} and no ledger says so"));
+    for (uid, node, device) in allocated.difference(&entered) {
+        let claim = claims.iter().find(|claim| claim.uid().as_ref() == Some(uid)).expect("it was listed");
+        let users = claim.status.as_ref().and_then(|status| status.reserved_for.clone()).unwrap_or_default();
+        let users: Vec<_> = users.iter().map(|user| (user.name.clone(), there.contains(&user.uid))).collect();
+        let name = claim.name_any();
+        broken.push(format!("claim {name} of {users:?} has {node} {device} and no ledger says so"));
     }
     broken
 }
