@@ -5,8 +5,8 @@
 
 use crate::{Engine, node::Free, pool::Pool, tree::GPU};
 use berth_types::{
-    Account, Change, Entitlement, Explanation, Gpus, Holder, NodeId, Phase, Place, Remedy, Time, WaitReason,
-    WorkloadId,
+    Account, Change, Entitlement, Explanation, Gpus, Holder, Name, NodeId, Phase, Place, Remedy, Span, Time,
+    WaitReason, WorkloadId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +40,33 @@ pub(crate) fn explain(engine: &Engine, id: WorkloadId, now: Time) -> Option<Expl
         reason => find_remedy(&engine, id, reason, now),
     };
     Some(Explanation { workload: id, reason, holders, remedy })
+}
+
+/// Why workloads wait that are queued, on one copy of the engine for all of them. Those of a project that ask the same
+/// wait for the same, so it is found once for all of these.
+pub(crate) fn wait_reasons(engine: &Engine, ids: &[WorkloadId], now: Time) -> Vec<(WorkloadId, WaitReason)> {
+    let mut pools: BTreeMap<&Name, Pool> = BTreeMap::new();
+    let mut known: BTreeMap<(&Name, u32, u32, Option<Span>), WaitReason> = BTreeMap::new();
+    let mut reasons = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(name) = engine.workload_pools.get(id) else { continue };
+        let Some(original) = engine.pools.get(name) else { continue };
+        let pool = pools.entry(name).or_insert_with(|| {
+            let mut pool = original.clone();
+            pool.mix.refresh(&pool.nodes);
+            pool.refresh_shares();
+            pool
+        });
+        let Some(slot) = pool.slot(*id) else { continue };
+        let entry = pool.entry(slot);
+        if !entry.workload.is_queued() {
+            continue;
+        }
+        let asked = (name, entry.project, entry.class, entry.workload.spec.max_run);
+        let reason = known.entry(asked).or_insert_with(|| pool.wait_reason(slot, now));
+        reasons.push((*id, reason.clone()));
+    }
+    reasons
 }
 
 impl Pool {

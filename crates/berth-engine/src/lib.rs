@@ -42,7 +42,7 @@ mod units;
 
 use berth_types::{
     Account, Change, ChangeError, Department, DepartmentId, Explanation, Gpus, Name, NodeId, Plan, Policy,
-    Project, ProjectId, State, Time, Workload, WorkloadId, validate_node, validate_places,
+    Project, ProjectId, State, Time, WaitReason, Workload, WorkloadId, validate_node, validate_places,
     validate_submission,
 };
 use hash::IdMap;
@@ -139,6 +139,11 @@ impl Engine {
     /// Why a workload waits and what would start it now; nothing for one that does not wait.
     pub fn explain(&self, workload: WorkloadId, now: Time) -> Option<Explanation> {
         explain::explain(self, workload, now)
+    }
+
+    /// Why workloads wait that are queued, without what would help them; for many at once.
+    pub fn wait_reasons(&self, workloads: &[WorkloadId], now: Time) -> Vec<(WorkloadId, WaitReason)> {
+        explain::wait_reasons(self, workloads, now)
     }
 
     /// A workload as the engine knows it.

@@ -284,6 +284,8 @@ fn check_holders(world: &World, explanation: &Explanation) -> Vec<String> {
 /// Checks the explanations of everybody who waits; returns how many there were.
 fn check_everybody(world: &World, tally: &Tally) -> Result<u64, String> {
     let mut explained = 0;
+    let everybody: Vec<WorkloadId> = world.state.workloads.keys().copied().collect();
+    let together: BTreeMap<_, _> = world.engine.wait_reasons(&everybody, world.now).into_iter().collect();
     for workload in world.state.workloads.values() {
         let explanation = world.engine.explain(workload.id, world.now);
         let waits = matches!(workload.phase, Phase::Queued { .. } | Phase::Held { .. });
@@ -294,6 +296,11 @@ fn check_everybody(world: &World, tally: &Tally) -> Result<u64, String> {
             continue;
         };
         explained += 1;
+        let alone = Some(&explanation.reason).filter(|_| workload.is_queued());
+        if together.get(&workload.id) != alone {
+            let together = together.get(&workload.id);
+            return Err(format!("{:?}: asked together {together:?}, alone {alone:?}", workload.id));
+        }
         tally.count(&explanation.reason);
         tally.count(&explanation.remedy);
         if let WaitReason::NoCapacity { verdict, .. } = &explanation.reason {

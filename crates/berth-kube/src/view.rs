@@ -188,7 +188,7 @@ impl Reading<'_> {
 
     /// An explanation in one word and one sentence.
     pub fn words(&self, explanation: &Explanation) -> Refusal {
-        self.0.words(explanation)
+        self.0.words(&explanation.reason)
     }
 
     /// Why a workload is not even in the queue.

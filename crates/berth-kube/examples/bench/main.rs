@@ -14,8 +14,6 @@ mod stage;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
 use process::{cpu_secs, load, peak_rss_mib};
 use raw::Writes;
 use report::{Report, Target, median, percentile};
@@ -291,6 +289,7 @@ async fn wait_until_quiet(pid: u32) -> Result<()> {
 /// From created to bound, when Pods come at a steady rate.
 async fn latency(stage: &Stage, contender: Contender, rate: f64, report: &mut Report) -> Result<()> {
     let scheduler = if contender == Contender::Stock { "default-scheduler" } else { "berth" };
+    stage.wait_until_quiet().await?;
     let operator = match contender {
         Contender::Stock => {
             tokio::task::block_in_place(|| stage.cluster.start_scheduler())?;
@@ -303,23 +302,14 @@ async fn latency(stage: &Stage, contender: Contender, rate: f64, report: &mut Re
         wait_until_quiet(operator.pid()).await?;
     }
     let sight = stage.watch(NAMESPACE).await?;
-    let pods: kube::Api<Pod> = stage.api(NAMESPACE);
-    let began = Instant::now();
-    let tasks: Vec<_> = (0..stage.gpus)
-        .map(|at| {
-            let (pods, pod) = (pods.clone(), stage::pod(SINGLES, at, stage.gpus, scheduler));
-            let due = began + Duration::from_secs_f64(f64::from(at) / rate);
-            tokio::spawn(async move {
-                tokio::time::sleep_until(due.into()).await;
-                pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
-                anyhow::Ok((format!("pod-{at}"), Instant::now()))
-            })
-        })
-        .collect();
-    let mut created = Vec::new();
-    for task in tasks {
-        created.push(task.await??);
-    }
+    let (began, lot) = (Instant::now(), stage.next_lot());
+    let made = (0..stage.gpus).map(async |at| {
+        let due = began + Duration::from_secs_f64(f64::from(at) / rate);
+        tokio::time::sleep_until(due.into()).await;
+        stage.make_pod(NAMESPACE, &stage::pod(SINGLES, lot, at, stage.gpus, scheduler)).await?;
+        anyhow::Ok((stage::pod_name(lot, at), Instant::now()))
+    });
+    let created = futures_util::future::try_join_all(made).await?;
     let took = began.elapsed().as_secs_f64();
     until("every Pod is bound", async || Ok(look(&sight).bound.len() == created.len())).await?;
     let waits: Vec<f64> = {
@@ -357,6 +347,7 @@ async fn reclaim(stage: &Stage, report: &mut Report) -> Result<()> {
 
     stage.make_pods(SINGLES, LENDER, stage.gpus, "berth").await?;
     stage.raw(LENDER, Writes::Bind)?.wait()?;
+    stage.wait_until_quiet().await?;
     let sight = stage.watch(LENDER).await?;
     stage.raw(LENDER, Writes::Evict)?.wait()?;
     until("half of the Pods are evicted", async || Ok(look(&sight).leaving.len() >= half as usize)).await?;

@@ -13,16 +13,12 @@ use berth_kube::{
 use berth_types::{Bytes, Cpu, DeviceShare, NodeId, Place, Share};
 use futures_util::future::try_join_all;
 use http_body_util::BodyExt;
-use k8s_openapi::api::{
-    core::v1::{Node, Pod},
-    resource::v1::ResourceClaim,
-};
 use kube::{
-    Api, Client, Config, ResourceExt,
-    api::ListParams,
+    Client, Config,
     client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{collections::HashMap, path::Path, sync::Arc};
 use tokio::sync::Semaphore;
@@ -43,6 +39,48 @@ pub(crate) enum Writes {
     Evict,
 }
 
+/// What is read of an object.
+#[derive(Debug, Deserialize)]
+struct Object {
+    metadata: Meta,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    resource_claim_statuses: Vec<Claimed>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Claimed {
+    resource_claim_name: String,
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMeta,
+    items: Vec<Object>,
+}
+
+#[derive(Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    more: String,
+}
+
 pub(crate) async fn connect(kubeconfig: &Path) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     client(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
@@ -51,9 +89,9 @@ pub(crate) async fn connect(kubeconfig: &Path) -> Result<Client> {
 /// Posts all there is to post.
 pub(crate) async fn run(kubeconfig: &Path, namespace: &str, writes: Writes) -> Result<()> {
     let client = connect(kubeconfig).await?;
-    let pods: Vec<Pod> = list(&Api::namespaced(client.clone(), namespace)).await?;
-    let mut nodes: Vec<String> =
-        list::<Node>(&Api::all(client.clone())).await?.iter().map(ResourceExt::name_any).collect();
+    let pods = list(&client, &format!("/api/v1/namespaces/{namespace}/pods")).await?;
+    let nodes = list(&client, "/api/v1/nodes").await?;
+    let mut nodes: Vec<String> = nodes.into_iter().map(|node| node.metadata.name).collect();
     nodes.sort_unstable_by_key(|name| (name.len(), name.clone()));
     for path in ["/api/v1/pods", "/api/v1/nodes"] {
         tokio::spawn(watch_idly(client.clone(), path));
@@ -63,24 +101,23 @@ pub(crate) async fn run(kubeconfig: &Path, namespace: &str, writes: Writes) -> R
         Writes::Bind => bind_all(poster, pods, &nodes).await,
         Writes::Evict => evict_half(poster, pods).await,
         Writes::Claims => {
-            let claims: Vec<ResourceClaim> = list(&Api::namespaced(client, namespace)).await?;
+            let path = format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims");
+            let claims = list(&client, &path).await?;
             claim_all(poster, pods, claims, &nodes).await
         }
     }
 }
 
-async fn list<K>(api: &Api<K>) -> Result<Vec<K>>
-where
-    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let (mut all, mut parameters) = (Vec::new(), ListParams::default().limit(1000));
+async fn list(client: &Client, path: &str) -> Result<Vec<Object>> {
+    let (mut all, mut more) = (Vec::new(), String::new());
     loop {
-        let page = api.list(&parameters).await?;
+        let request = http::Request::get(format!("{path}?limit=1000&continue={more}")).body(Vec::new())?;
+        let page: List = client.request(request).await?;
         all.extend(page.items);
-        match page.metadata.continue_.filter(|more| !more.is_empty()) {
-            Some(more) => parameters.continue_token = Some(more),
-            None => return Ok(all),
+        if page.metadata.more.is_empty() {
+            return Ok(all);
         }
+        more = page.metadata.more;
     }
 }
 
@@ -126,16 +163,16 @@ impl Poster {
         self.send("PATCH", path, "application/merge-patch+json", body).await
     }
 
-    async fn bind(&self, pod: &Pod, node: &str) -> Result<()> {
-        let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+    async fn bind(&self, pod: &Meta, node: &str) -> Result<()> {
+        let Meta { name, namespace, uid, resource_version } = pod;
         let body = json!({
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {
                 "name": name,
                 "namespace": namespace,
-                "uid": pod.uid(),
-                "resourceVersion": pod.resource_version(),
+                "uid": uid,
+                "resourceVersion": resource_version,
                 "annotations": { names::EPOCH: "1" },
             },
             "target": { "apiVersion": "v1", "kind": "Node", "name": node },
@@ -144,13 +181,13 @@ impl Poster {
         Ok(())
     }
 
-    async fn evict(&self, pod: &Pod) -> Result<()> {
-        let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+    async fn evict(&self, pod: &Meta) -> Result<()> {
+        let Meta { name, namespace, uid, .. } = pod;
         let body = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": { "name": name, "namespace": namespace },
-            "deleteOptions": { "gracePeriodSeconds": 30, "preconditions": { "uid": pod.uid() } },
+            "deleteOptions": { "gracePeriodSeconds": 30, "preconditions": { "uid": uid } },
         });
         self.post(&format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"), &body).await?;
         Ok(())
@@ -165,45 +202,45 @@ async fn all_of<T>(tasks: Vec<tokio::task::JoinHandle<Result<T>>>) -> Result<()>
     Ok(())
 }
 
-async fn bind_all(poster: Arc<Poster>, pods: Vec<Pod>, nodes: &[String]) -> Result<()> {
+async fn bind_all(poster: Arc<Poster>, pods: Vec<Object>, nodes: &[String]) -> Result<()> {
     ensure!(pods.len() <= nodes.len() * DEVICES, "more Pods than GPUs");
     let tasks = pods.into_iter().enumerate().map(|(at, pod)| {
         let (poster, node) = (Arc::clone(&poster), nodes[at / DEVICES].clone());
-        tokio::spawn(async move { poster.bind(&pod, &node).await })
+        tokio::spawn(async move { poster.bind(&pod.metadata, &node).await })
     });
     all_of(tasks.collect()).await
 }
 
-async fn evict_half(poster: Arc<Poster>, pods: Vec<Pod>) -> Result<()> {
+async fn evict_half(poster: Arc<Poster>, pods: Vec<Object>) -> Result<()> {
     let half = pods.len() / 2;
     let tasks = pods.into_iter().take(half).map(|pod| {
         let poster = Arc::clone(&poster);
-        tokio::spawn(async move { poster.evict(&pod).await })
+        tokio::spawn(async move { poster.evict(&pod.metadata).await })
     });
     all_of(tasks.collect()).await
 }
 
 /// A Pod with its claim and the device it gets.
 struct Guest {
-    pod: Pod,
-    claim: ResourceClaim,
+    pod: Meta,
+    claim: Meta,
     device: usize,
 }
 
 async fn claim_all(
     poster: Arc<Poster>,
-    pods: Vec<Pod>,
-    claims: Vec<ResourceClaim>,
+    pods: Vec<Object>,
+    claims: Vec<Object>,
     nodes: &[String],
 ) -> Result<()> {
-    let mut claims: HashMap<String, ResourceClaim> =
-        claims.into_iter().map(|claim| (claim.name_any(), claim)).collect();
+    let mut claims: HashMap<String, Meta> =
+        claims.into_iter().map(|claim| (claim.metadata.name.clone(), claim.metadata)).collect();
     let mut guests = Vec::new();
     for (at, pod) in pods.into_iter().enumerate() {
-        let made = pod.status.as_ref().and_then(|status| status.resource_claim_statuses.as_ref());
-        let name = made.and_then(|made| made.first()?.resource_claim_name.clone());
-        let claim = name.and_then(|name| claims.remove(&name)).context("a Pod without its claim")?;
-        guests.push(Guest { pod, claim, device: at % (DEVICES * SHARERS) / SHARERS });
+        let claim = pod.status.resource_claim_statuses.first();
+        let claim = claim.and_then(|claim| claims.remove(&claim.resource_claim_name));
+        let claim = claim.context("a Pod without its claim")?;
+        guests.push(Guest { pod: pod.metadata, claim, device: at % (DEVICES * SHARERS) / SHARERS });
     }
     let mut tasks = Vec::new();
     for node in nodes {
@@ -255,12 +292,12 @@ fn version_of(object: &[u8]) -> Result<String> {
 fn allocation(guest: &Guest) -> DeviceAllocation {
     let share = half();
     DeviceAllocation {
-        claim: format!("{}/{}", guest.claim.namespace().unwrap_or_default(), guest.claim.name_any()),
-        uid: guest.claim.uid().unwrap_or_default(),
+        claim: format!("{}/{}", guest.claim.namespace, guest.claim.name),
+        uid: guest.claim.uid.clone(),
         device: format!("gpu-{}", guest.device),
         share: i64::from(share.millionths()),
         memory: share.memory(DEVICE_MEMORY).0 as i64,
-        owner: guest.pod.uid(),
+        owner: Some(guest.pod.uid.clone()),
     }
 }
 
@@ -270,11 +307,10 @@ fn half() -> Share {
 
 /// The claim's finalizer, its allocation, and the binding.
 async fn finish(poster: &Poster, guest: &Guest, node: &str) -> Result<()> {
-    let (name, namespace) = (guest.claim.name_any(), guest.claim.namespace().unwrap_or_default());
+    let Meta { name, namespace, uid, resource_version } = &guest.claim;
     let path = format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}");
     let protect = json!({ "metadata": {
-        "uid": guest.claim.uid(), "resourceVersion": guest.claim.resource_version(),
-        "finalizers": [names::CLAIM_FINALIZER],
+        "uid": uid, "resourceVersion": resource_version, "finalizers": [names::CLAIM_FINALIZER],
     } });
     let version = version_of(&poster.merge(&path, &protect).await?)?;
     let devices = (0..DEVICES).map(|at| ClaimedGpu { name: format!("gpu-{at}"), memory: DEVICE_MEMORY });
@@ -289,17 +325,16 @@ async fn finish(poster: &Poster, guest: &Guest, node: &str) -> Result<()> {
         cpu: Cpu::ZERO,
         memory: Bytes::ZERO,
     };
-    let uid = guest.pod.uid().unwrap_or_default();
     // Any unique text of this form will do.
-    let share_ids = [uid.clone()];
-    let mut status = claim_status(&place, &seat, &share_ids, (&guest.pod.name_any(), &uid))
+    let share_ids = [guest.pod.uid.clone()];
+    let mut status = claim_status(&place, &seat, &share_ids, (&guest.pod.name, &guest.pod.uid))
         .map_err(|refusal| anyhow::anyhow!(refusal.message))?;
     let results = status.allocation.as_mut().and_then(|allocation| allocation.devices.as_mut());
     for result in results.into_iter().flat_map(|devices| devices.results.iter_mut().flatten()) {
         result.request = crate::stage::REQUEST.to_owned();
     }
     let body = json!({
-        "metadata": { "uid": guest.claim.uid(), "resourceVersion": version },
+        "metadata": { "uid": uid, "resourceVersion": version },
         "status": status,
     });
     poster.merge(&format!("{path}/status"), &body).await?;

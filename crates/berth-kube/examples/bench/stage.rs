@@ -10,22 +10,25 @@ use berth_testbed::{Cluster, NodeSpec};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
     api::{
-        core::v1::{Namespace, Pod, ServiceAccount},
-        resource::v1::{ResourceClaim, ResourceClaimTemplate},
+        core::v1::{Namespace, ServiceAccount},
+        resource::v1::ResourceClaimTemplate,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
     core::WatchEvent,
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -37,6 +40,8 @@ pub(crate) const REQUEST: &str = "part";
 pub(crate) const NAMESPACE: &str = "berth-bench";
 /// Requests at once when Pods are made and removed.
 const AT_ONCE: usize = 64;
+/// For so long hardly anything happens when everything is done.
+const QUIET: Duration = Duration::from_secs(2);
 /// Far more than anything takes, so that running into it means that something is wrong.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -54,6 +59,8 @@ pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) client: Client,
     pub(crate) gpus: u32,
+    /// Lots of Pods that were made so far.
+    lots: AtomicU32,
 }
 
 /// Holds what one watch saw: when each Pod was bound, and when each was told to go.
@@ -61,6 +68,11 @@ pub(crate) struct Stage {
 pub(crate) struct Sight {
     pub(crate) bound: HashMap<String, Instant>,
     pub(crate) leaving: HashMap<String, Instant>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SlimList {
+    items: Vec<Slim>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -72,6 +84,7 @@ struct Slim {
 #[serde(rename_all = "camelCase")]
 struct SlimMeta {
     name: String,
+    resource_version: String,
     deletion_timestamp: Option<String>,
 }
 
@@ -86,7 +99,7 @@ impl Stage {
         let options = berth_testbed::Options { nodes: vec![spec], ..Default::default() };
         let cluster = tokio::task::block_in_place(|| Cluster::start(options))?;
         let client = raw::connect(cluster.kubeconfig()).await?;
-        let stage = Self { cluster, client, gpus: nodes * GPUS };
+        let stage = Self { cluster, client, gpus: nodes * GPUS, lots: AtomicU32::new(0) };
         let crds: Api<CustomResourceDefinition> = Api::all(stage.client.clone());
         for crd in api::crds() {
             crds.create(&PostParams::default(), &crd).await?;
@@ -141,13 +154,6 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(self.client.clone(), namespace)
-    }
-
     pub(crate) fn pid(&self, name: &str) -> Result<u32> {
         let pids = self.cluster.pids();
         let found = pids.into_iter().find(|(known, _)| known == name);
@@ -166,51 +172,70 @@ impl Stage {
         count: u32,
         scheduler: &str,
     ) -> Result<()> {
-        let pods: Api<Pod> = self.api(namespace);
-        let make = async |at: u32| -> Result<()> {
-            let pod = serde_json::from_value(pod(shape, at, count, scheduler))?;
-            pods.create(&PostParams::default(), &pod).await?;
-            Ok(())
-        };
+        let lot = self.next_lot();
+        let make = async |at: u32| self.make_pod(namespace, &pod(shape, lot, at, count, scheduler)).await;
         stream::iter(0..count).map(make).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         if shape.claims {
+            let path = format!("/api/v1/namespaces/{namespace}/pods");
             until("every Pod has its claim", async || {
-                let found = pods.list(&ListParams::default()).await?.items;
-                let has = |pod: &Pod| {
-                    let status = pod.status.as_ref();
-                    status
-                        .and_then(|status| status.resource_claim_statuses.as_ref())
-                        .is_some_and(|all| !all.is_empty())
-                };
-                Ok(found.len() == count as usize && found.iter().all(has))
+                let list: Value = self.client.request(http::Request::get(&path).body(Vec::new())?).await?;
+                let pods = list["items"].as_array().context("a list has items")?;
+                let has = |pod: &&Value| pod["status"]["resourceClaimStatuses"][0].is_object();
+                Ok(pods.iter().filter(has).count() == count as usize)
             })
             .await?;
         }
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        self.wait_until_quiet().await
+    }
+
+    /// A number for Pods that are made together. Each lot has names of its own: kwok removes Pods by name, some time after
+    /// others have, and would remove their namesakes.
+    pub(crate) fn next_lot(&self) -> u32 {
+        self.lots.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until the control plane is done with what came before.
+    pub(crate) async fn wait_until_quiet(&self) -> Result<()> {
+        let busy = || {
+            let names = ["kube-apiserver", "kube-controller-manager", "kwok"];
+            names.into_iter().map(|name| self.cpu_of(name)).sum::<f64>()
+        };
+        let mut before = busy();
+        until("the control plane is quiet", async || {
+            tokio::time::sleep(QUIET).await;
+            let now = busy();
+            let used = now - std::mem::replace(&mut before, now);
+            Ok(used < 0.15 * QUIET.as_secs_f64())
+        })
+        .await
+    }
+
+    pub(crate) async fn make_pod(&self, namespace: &str, pod: &Value) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let _: IgnoredAny = self.client.request(request.body(serde_json::to_vec(pod)?)?).await?;
         Ok(())
     }
 
     /// Removes all Pods, their claims, and what was written down about devices.
     pub(crate) async fn clear(&self, namespace: &str) -> Result<()> {
-        self.remove_all::<Pod>(&self.api(namespace)).await?;
-        self.remove_all::<ResourceClaim>(&self.api(namespace)).await?;
-        self.remove_all::<api::DeviceLedger>(&Api::all(self.client.clone())).await
+        self.remove_all(&format!("/api/v1/namespaces/{namespace}/pods")).await?;
+        self.remove_all(&format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims")).await?;
+        self.remove_all("/apis/berth.dev/v1alpha1/deviceledgers").await
     }
 
-    async fn remove_all<K>(&self, all: &Api<K>) -> Result<()>
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-    {
-        let now = DeleteParams::default().grace_period(0);
+    async fn remove_all(&self, path: &str) -> Result<()> {
         until("everything is gone", async || {
-            let found = all.list_metadata(&ListParams::default()).await?.items;
-            let remove = async |name: String| match all.delete(&name, &now).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-                other => other.map(|_| ()),
+            let list: SlimList = self.client.request(http::Request::get(path).body(Vec::new())?).await?;
+            let remove = async |one: &Slim| -> Result<()> {
+                let path = format!("{path}/{}?gracePeriodSeconds=0", one.metadata.name);
+                match self.client.request::<IgnoredAny>(http::Request::delete(path).body(Vec::new())?).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                    other => Ok(other.map(|_| ())?),
+                }
             };
-            let names = found.iter().map(ResourceExt::name_any);
-            stream::iter(names).map(remove).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-            Ok(found.is_empty())
+            stream::iter(&list.items).map(remove).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+            Ok(list.items.is_empty())
         })
         .await
     }
@@ -221,35 +246,11 @@ impl Stage {
         let request = http::Request::get(format!("{path}&limit=1")).body(Vec::new())?;
         let list: Value = self.client.request(request).await?;
         let version = list["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
-        let request =
-            http::Request::get(format!("{path}&watch=true&resourceVersion={version}")).body(Vec::new())?;
-        let events = self.client.request_events::<Slim>(request).await?;
         let sight = Arc::new(Mutex::new(Sight::default()));
-        let (seen, namespace) = (Arc::downgrade(&sight), namespace.to_owned());
+        let watch = watch(self.client.clone(), path, version.to_owned(), Arc::downgrade(&sight));
         tokio::spawn(async move {
-            futures_util::pin_mut!(events);
-            loop {
-                let event = match events.try_next().await {
-                    Ok(Some(WatchEvent::Error(status))) => {
-                        return println!("the watch of {namespace} failed: {status:?}");
-                    }
-                    Ok(Some(event)) => event,
-                    Ok(None) => return println!("the watch of {namespace} ended"),
-                    Err(error) => return println!("the watch of {namespace} broke: {error}"),
-                };
-                let (now, Some(sight)) = (Instant::now(), seen.upgrade()) else { return };
-                let mut sight = sight.lock().expect("nobody panics while looking");
-                match event {
-                    WatchEvent::Added(Slim { metadata }) => {
-                        sight.bound.insert(metadata.name, now);
-                    }
-                    WatchEvent::Modified(Slim { metadata }) | WatchEvent::Deleted(Slim { metadata })
-                        if metadata.deletion_timestamp.is_some() =>
-                    {
-                        sight.leaving.entry(metadata.name).or_insert(now);
-                    }
-                    _ => {}
-                }
+            if let Err(error) = watch.await {
+                println!("a watch broke: {error:#}");
             }
         });
         Ok(sight)
@@ -303,8 +304,37 @@ impl Stage {
     }
 }
 
+/// Watches for as long as somebody looks. The server ends a watch that does not take what it sends in time, as happens on
+/// a busy machine; it is resumed where it was.
+async fn watch(client: Client, path: String, mut version: String, seen: Weak<Mutex<Sight>>) -> Result<()> {
+    while seen.strong_count() > 0 {
+        let path = format!("{path}&watch=true&resourceVersion={version}");
+        let events = client.request_events::<Slim>(http::Request::get(path).body(Vec::new())?).await?;
+        futures_util::pin_mut!(events);
+        while let Some(event) = events.try_next().await? {
+            let (now, Some(sight)) = (Instant::now(), seen.upgrade()) else { return Ok(()) };
+            let mut sight = sight.lock().expect("nobody panics while looking");
+            match event {
+                WatchEvent::Added(Slim { metadata }) => {
+                    version = metadata.resource_version;
+                    sight.bound.insert(metadata.name, now);
+                }
+                WatchEvent::Modified(Slim { metadata }) | WatchEvent::Deleted(Slim { metadata }) => {
+                    version = metadata.resource_version;
+                    if metadata.deletion_timestamp.is_some() {
+                        sight.leaving.entry(metadata.name).or_insert(now);
+                    }
+                }
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(status) => bail!("{}", status.message),
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A Pod of a shape.
-pub(crate) fn pod(shape: Shape, at: u32, count: u32, scheduler: &str) -> Value {
+pub(crate) fn pod(shape: Shape, lot: u32, at: u32, count: u32, scheduler: &str) -> Value {
     let mut container = json!({ "name": "main", "image": "none" });
     if shape.claims {
         container["resources"] = json!({ "claims": [{ "name": "gpu" }] });
@@ -312,7 +342,7 @@ pub(crate) fn pod(shape: Shape, at: u32, count: u32, scheduler: &str) -> Value {
         container["resources"] = json!({ "limits": { "nvidia.com/gpu": 1 } });
     }
     let mut pod = json!({
-        "metadata": { "name": format!("pod-{at}") },
+        "metadata": { "name": pod_name(lot, at) },
         "spec": { "schedulerName": scheduler, "containers": [container] },
     });
     if shape.claims {
@@ -320,10 +350,14 @@ pub(crate) fn pod(shape: Shape, at: u32, count: u32, scheduler: &str) -> Value {
     }
     let together = if shape.together == 0 { count } else { shape.together };
     if together > 1 {
-        pod["metadata"]["labels"] = json!({ "berth.dev/group": format!("gang-{}", at / together) });
+        pod["metadata"]["labels"] = json!({ "berth.dev/group": format!("gang-{lot}-{}", at / together) });
         pod["metadata"]["annotations"] = json!({ "berth.dev/group-size": together.to_string() });
     }
     pod
+}
+
+pub(crate) fn pod_name(lot: u32, at: u32) -> String {
+    format!("pod-{lot}-{at}")
 }
 
 /// Waits for something.

@@ -7,8 +7,7 @@ use crate::{
     seen::{Key, Refusal, Text},
 };
 use berth_types::{
-    Account, EvictRule, Explanation, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason,
-    WorkloadId,
+    Account, EvictRule, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason, WorkloadId,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::collections::BTreeSet;
@@ -71,12 +70,14 @@ impl World {
         });
     }
 
-    /// Finds words for some of those who wait; each costs a question to the engine, so they are asked when there is time.
+    /// Finds words for some of those who wait; the question costs the engine a copy, so it is asked when there is time.
     pub(crate) fn explain_some(&mut self, most: usize) -> Vec<Effect> {
-        for _ in 0..most {
-            let Some(id) = self.unexplained.pop_first() else { break };
-            let Some(explanation) = self.engine.explain(id, self.now) else { continue };
-            let words = self.words(&explanation);
+        let ids: Vec<WorkloadId> = self.unexplained.iter().take(most).copied().collect();
+        for id in &ids {
+            self.unexplained.remove(id);
+        }
+        for (id, reason) in self.engine.wait_reasons(&ids, self.now) {
+            let words = self.words(&reason);
             let Some(group) = self.groups.get_mut(&id) else { continue };
             if group.said.explained.as_ref() == Some(&words) {
                 continue;
@@ -248,7 +249,7 @@ impl World {
     }
 
     /// An explanation in one word and one sentence.
-    pub(crate) fn words(&self, explanation: &Explanation) -> Refusal {
+    pub(crate) fn words(&self, reason: &WaitReason) -> Refusal {
         let passed = |passed: &PassedQuota| match passed {
             PassedQuota::Gpus(one) => {
                 format!("{} GPUs of {} are in use and {} are asked for", one.used, one.quota, one.asked)
@@ -266,7 +267,7 @@ impl World {
                 format!("{} of {} memory are in use and {} are asked for", one.used, one.quota, one.asked)
             }
         };
-        match &explanation.reason {
+        match reason {
             WaitReason::Never { most, needed } => Refusal::new(
                 "NeverFits",
                 format!("not even empty nodes have room: {most} of {needed} Pods would fit"),
