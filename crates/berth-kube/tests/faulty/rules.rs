@@ -133,6 +133,14 @@ fn shares(pods: &[Pod], claims: &[ResourceClaim], ledgers: &[api::DeviceLedger])
     let mut allocated = BTreeSet::new();
     let there: BTreeSet<String> = pods.iter().filter_map(ResourceExt::uid).collect();
     for claim in claims {
+        // One that nobody uses any more waits for the garbage collector, which those who write to it all the time hold up.
+        let in_use = claim
+            .status
+            .as_ref()
+            .is_some_and(|status| status.reserved_for.as_ref().is_some_and(|all| !all.is_empty()));
+        if !in_use {
+            continue;
+        }
         for (node, device, share) in parts(claim) {
             *by_claim.entry((node.clone(), device.clone())).or_default() += share;
             allocated.insert((claim.uid().unwrap_or_default(), node, device));
