@@ -15,7 +15,7 @@ use crate::{
         objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
     },
     watch::{Followed, News, follow},
-    world::{Seen, Settings, World},
+    world::{Effect, Seen, Settings, World},
     write::{Ledgers, Requests, WriteError, Writer},
 };
 use anyhow::{Context, Result, bail};
@@ -36,7 +36,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::task::JoinSet;
 
@@ -418,7 +418,9 @@ fn decide(
         })
         .collect();
     writer.keep_only(|pod| there.contains(pod));
+    let (began, news) = (Instant::now(), first.len());
     let effects = world.first_look(now(), first);
+    note(began, news, &effects);
     tracing::info!(nodes = world.engine().nodes().len(), "everything is known");
     writer.carry_out(effects);
     let mut seen = Vec::new();
@@ -460,11 +462,26 @@ fn decide(
             }
             next = heard.try_recv().map_err(|_| RecvTimeoutError::Timeout);
         }
-        writer.carry_out(world.step(now(), seen.drain(..)));
+        let (began, news) = (Instant::now(), seen.len());
+        let effects = world.step(now(), seen.drain(..));
+        note(began, news, &effects);
+        writer.carry_out(effects);
         if idle && world.has_unexplained() {
             writer.carry_out(world.explain_some(EXPLANATIONS));
         }
     }
+}
+
+/// Notes how long a step took that decided something.
+fn note(began: Instant, news: usize, effects: &[Effect]) {
+    let micros = began.elapsed().as_micros() as u64;
+    if effects.is_empty() || !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let count = |is: fn(&Effect) -> bool| effects.iter().filter(|effect| is(effect)).count();
+    let starts = count(|effect| matches!(effect, Effect::Start(_)));
+    let evictions = count(|effect| matches!(effect, Effect::Evict(_)));
+    tracing::debug!(micros, news, starts, evictions, effects = effects.len(), "decided");
 }
 
 pub(crate) fn now() -> Time {
