@@ -61,7 +61,7 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-server every_history
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
 	@echo "berth: $(BERTH_KILLS) kills of the operator while it binds gangs on a real API server"
-	cargo test --locked -p berth-kube --test faults -- --nocapture --include-ignored
+	cargo test --locked -p berth-kube --test faults -- --nocapture
 	@echo "berth: 500 stories on a real API server, each step as in the simulator"
 	BERTH_STORIES=500 cargo test --locked -p berth-kube --test random -- --nocapture
 

@@ -28,8 +28,8 @@ use std::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// How long anything may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// How long anything may take; what a budget kept is tried again after a minute.
+pub(crate) const LIMIT: Duration = Duration::from_secs(150);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A cluster, or a line that says why there is none.
