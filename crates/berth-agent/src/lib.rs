@@ -54,6 +54,7 @@ pub use devices::{Devices, Gpu, Vendor};
 pub use error::AgentError;
 pub use host::{AgentConfig, Host, ImageEntry, Shutdown};
 pub use log::{LogChunk, LogReader, LogStart};
+pub use progress::{ProgressReader, Said};
 pub use shim::shim_main;
 pub use task::{Exit, Fact, Granted, Mount, NotATask, Report, RuntimeKind, TaskId, TaskSpec, Wanted};
 pub use trainer::quickstart_main;

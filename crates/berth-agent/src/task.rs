@@ -198,6 +198,29 @@ pub struct Report {
     pub utilisation: Option<u8>,
 }
 
+impl Report {
+    /// Done, in percent: as it says, or by its epochs and the steps within them.
+    pub fn percent_done(&self) -> Option<u8> {
+        if let Some(percent) = self.percent {
+            return Some(percent.min(100));
+        }
+        let within = match (self.step, self.steps) {
+            (Some(step), Some(steps)) if steps > 0 => (u128::from(step.min(steps)), u128::from(steps)),
+            _ => (0, 1),
+        };
+        let (done, all) = match (self.epoch, self.epochs) {
+            // The epoch that is reported with steps is under way; without them it is done.
+            (Some(epoch), Some(epochs)) if epochs > 0 => {
+                let before = if self.steps.is_some() { epoch.saturating_sub(1) } else { epoch };
+                (u128::from(before.min(epochs)) * within.1 + within.0, u128::from(epochs) * within.1)
+            }
+            _ if self.steps.is_some() => within,
+            _ => return None,
+        };
+        Some((done * 100 / all.max(1)).min(100) as u8)
+    }
+}
+
 /// Something that happened to a task. Facts may come again after a recovery; the first of each kind is the truth.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]

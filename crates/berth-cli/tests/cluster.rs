@@ -12,7 +12,12 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use std::{process::Command, sync::Arc, thread};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    process::{Command, Stdio},
+    sync::Arc,
+    thread,
+};
 use support::{
     Home,
     live::until,
@@ -174,6 +179,7 @@ fn the_sequences_of_the_report_reach_its_four_states_on_kubernetes() {
     for (team, quota) in [("team-a", 4), ("team-b", 2), ("team-c", 2), ("team-d", 8)] {
         berth.run(&format!("berth project create {team} --quota {quota}"));
     }
+    let mut watching = Watching::start(&berth.home, "berth events -f -o json");
     for line in SECTION_4_8 {
         let said = berth.run(line);
         assert!(said.contains("has been submitted successfully"), "{line}: {said}");
@@ -217,6 +223,91 @@ fn the_sequences_of_the_report_reach_its_four_states_on_kubernetes() {
     berth.expect(["team-a 8/4 []", "team-b 4/2 [b-5-gg]", "team-c 4/2 [c-6-gg]", "team-d 0/8 []"], 14);
 
     what_is_made_with_kubectl_is_shown_at_once(&berth);
+    watching.until("team-b/b-4-gg", &["submitted", "started", "running", "evicted"]);
+    watching.until("team-d/by-hand", &["submitted", "stopped", "resumed", "ended"]);
+    // What was told before is remembered, and so is who had how much.
+    let events = berth.run("berth events team-b/b-4-gg");
+    assert!(events.contains("submitted by ") && events.contains("stopped for d-"), "{events}");
+    until("who had how much is noted", || {
+        let history = berth.home.run("berth history usage");
+        history.code == Some(0) && history.stdout.contains("team-a")
+    });
+    a_request_that_is_sent_again_makes_one_workload(&berth);
+}
+
+/// A command that prints as things happen.
+struct Watching {
+    child: std::process::Child,
+    lines: std::sync::mpsc::Receiver<String>,
+    seen: Vec<Value>,
+}
+
+impl Watching {
+    fn start(home: &Home, line: &str) -> Self {
+        let mut child = home
+            .command(&line.split_whitespace().collect::<Vec<_>>())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stdout = child.stdout.take().expect("it is piped");
+        let (sender, lines) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let read = BufReader::new(stdout).lines().map_while(Result::ok);
+            read.take_while(|line| sender.send(line.clone()).is_ok()).for_each(drop);
+        });
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits until all of these were told of a workload.
+    fn until(&mut self, workload: &str, kinds: &[&str]) {
+        until(&format!("{kinds:?} of {workload} are told"), || {
+            self.seen.extend(self.lines.try_iter().filter_map(|line| serde_json::from_str(&line).ok()));
+            let told = |kind: &&str| {
+                self.seen.iter().any(|event| event["workload"] == workload && event["kind"] == **kind)
+            };
+            kinds.iter().all(told)
+        });
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn a_request_that_is_sent_again_makes_one_workload(berth: &Berth) {
+    let file =
+        std::fs::read_to_string(berth.home.server_folder().join("server.json")).expect("it says where it is");
+    let server: Value = serde_json::from_str(&file).expect("is JSON");
+    let token = std::fs::read_to_string(berth.home.server_folder().join("token")).expect("a token");
+    let address = server["address"].as_str().expect("an address").trim_start_matches("http://").to_owned();
+    let post = |body: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).expect("it answers");
+        let head = format!(
+            "POST /api/v1/workloads HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nidempotency-key: once\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            token.trim(),
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it is answered");
+        answer
+    };
+    let body = r#"{"project":"team-d","image":"berth/quickstart","gpus":"1"}"#;
+    let name = |answer: &str| {
+        let body = answer.split_once("\r\n\r\n").expect("a body").1;
+        let body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
+        body["workload"]["name"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    let (first, second) = (name(&post(body)), name(&post(body)));
+    assert_eq!(first, second);
+    let there = berth.kubectl("get workloads.berth.dev -n berth-team-d -o name");
+    assert_eq!(there.lines().count(), 1, "{there}");
+    let other = post(&body.replace("\"1\"", "\"2\""));
+    assert!(other.starts_with("HTTP/1.1 4") && other.contains("key"), "{other}");
 }
 
 fn what_is_made_with_kubectl_is_shown_at_once(berth: &Berth) {
@@ -258,6 +349,15 @@ fn a_trainer_on_a_real_node_is_reclaimed_saves_its_state_and_goes_on() {
     until("the project is allowed to", || berth.home.run(&submit).code == Some(0));
     let log = || berth.home.run("runai logs trains -p borrower").stdout;
     until("it trains", || log().contains("Epoch 3/"));
+    until("it is seen how far it is", || {
+        let shown = berth.json("berth get borrower/trains");
+        shown["progress"]["epochs"] == 60
+            && shown["progress"]["percent"].as_u64().is_some_and(|percent| percent > 0)
+    });
+    let list = berth.run("berth list -p borrower");
+    assert!(list.contains('%'), "{list}");
+    let wide = berth.kubectl("get workloads.berth.dev trains -n berth-borrower -o wide");
+    assert!(wide.contains("epoch"), "{wide}");
 
     berth.run("runai submit owns -i localhost/quickstart:1 -g 2 -p lender --local-image --args=--epochs=5 --args=--steps=5");
     until("the borrower steps aside", || berth.json("berth get borrower/trains")["status"] == "Pending");
@@ -267,4 +367,7 @@ fn a_trainer_on_a_real_node_is_reclaimed_saves_its_state_and_goes_on() {
     let trains = berth.json("berth get borrower/trains");
     assert_eq!((trains["runs"].as_u64(), trains["preemptions"].as_u64()), (Some(2), Some(1)), "{trains}");
     until("it ends", || berth.json("berth get borrower/trains")["status"] == "Succeeded");
+    until("it is shown that nothing is left", || {
+        berth.json("berth get borrower/trains")["progress"]["percent"] == 100
+    });
 }

@@ -1,12 +1,13 @@
 //! What is in the cluster, in the words of the server.
 
+use crate::progress;
 use berth_api::{
     CoresAmount, Ended, GpuAmount, KindName, MemoryAmount, MountRequest, PriorityName, ServiceType, Status,
     VolumeMount, WorkloadRequest,
 };
 use berth_kube::{
     api::{self, WorkloadPhase},
-    convert, tenancy,
+    convert, names, tenancy,
     view::{PodView, Reading},
 };
 use berth_server::{ClusterImage, ClusterTask, ClusterWorkload, ParkedBecause};
@@ -83,6 +84,7 @@ fn unfinished(
         tasks: known.map(|known| tasks(known, &reading.pods(id), started)).unwrap_or_default(),
         ends: workload.metadata.deletion_timestamp.is_some(),
         message: refusal.or_else(|| status.message.clone()),
+        progress: status.progress.as_ref().map(progress::report),
         user,
         project,
         submitted: queued,
@@ -152,7 +154,7 @@ fn over(
         failures: number(status.failures),
         preemptions: number(status.evictions),
         evictions: Vec::new(),
-        progress: None,
+        progress: status.progress.as_ref().map(progress::shown),
         checkpoint_at: status.checkpoint_at.as_ref().map(|at| convert::time(at).into()),
         urls: status.urls.clone(),
         request: request(workload, project),
@@ -230,6 +232,13 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
         large_shm: spec.large_shm,
         working_dir: spec.working_dir.clone(),
         run_as: spec.run_as_user.map(|user| user.to_string()),
+        command_line: note(workload, names::COMMAND_LINE),
+        progress_pattern: note(workload, names::PROGRESS_PATTERN),
         ..WorkloadRequest::default()
     }
+}
+
+/// What is noted beside a workload.
+pub(crate) fn note(workload: &api::Workload, name: &str) -> Option<String> {
+    workload.metadata.annotations.as_ref()?.get(name).cloned()
 }

@@ -7,14 +7,18 @@
 
 mod image;
 mod log;
+mod progress;
 mod wish;
 
 use berth_api::{LogQuery, Problem};
 use berth_kube::view::View;
-use berth_server::{Cluster, ClusterImage, Later, Wish};
+use berth_server::{Cluster, ClusterImage, Later, Made, RequestKey, Wish};
 use kube::Client;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 /// A Kubernetes cluster, as the server sees it.
 #[derive(Clone)]
@@ -23,13 +27,17 @@ pub struct Gate(Arc<Inner>);
 struct Inner {
     client: Client,
     view: View,
+    /// Ends with the gate.
+    _progress: JoinSet<()>,
 }
 
 impl Gate {
     /// Looks at a cluster; returns when everything has been seen once.
     pub async fn open(client: Client) -> anyhow::Result<Self> {
         let view = View::start(client.clone()).await?;
-        Ok(Self(Arc::new(Inner { client, view })))
+        let mut reading = JoinSet::new();
+        reading.spawn(progress::follow(client.clone(), view.clone()));
+        Ok(Self(Arc::new(Inner { client, view, _progress: reading })))
     }
 }
 
@@ -54,6 +62,10 @@ impl Cluster for Gate {
             }
             Ok(())
         })
+    }
+
+    fn made_by(&self, key: &RequestKey) -> Option<Made> {
+        wish::made_by(&self.0.view.read(), key)
     }
 
     fn log(

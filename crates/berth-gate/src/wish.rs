@@ -3,10 +3,10 @@
 use berth_api::{Code, KindName, PriorityName, Problem, ServiceType, WorkloadRequest};
 use berth_kube::{
     api::{self, WorkloadPhase},
-    quantity, tenancy,
-    view::View,
+    names, quantity, tenancy,
+    view::{Reading, View},
 };
-use berth_server::Wish;
+use berth_server::{Made, RequestKey, Wish};
 use berth_types::{Department, Entitlement, Project, Selector, Span};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -33,7 +33,9 @@ pub(crate) async fn carry_out(client: &Client, view: &View, wish: Wish) -> Resul
         }
         Wish::ProjectGone(name) => delete(&Api::<api::Project>::all(client.clone()), &name).await,
         Wish::Node { name, cordoned, draining } => set_node(client, &name, cordoned, draining).await,
-        Wish::Submit { name, request, user } => submit(client, view, &name, &request, &user).await,
+        Wish::Submit { name, request, user, key } => {
+            submit(client, view, &name, &request, &user, key.as_ref()).await
+        }
         Wish::Delete { project, name } => delete(&workloads(client, view, &project)?, &name).await,
         Wish::Suspend { project, name, suspended } => {
             let patch = Patch::Merge(json!({ "spec": { "suspend": suspended } }));
@@ -167,11 +169,21 @@ async fn submit(
     name: &str,
     request: &WorkloadRequest,
     user: &str,
+    key: Option<&RequestKey>,
 ) -> Result<(), Problem> {
     let workloads = workloads(client, view, &request.project)?;
+    let made_by = key.map(|RequestKey { key, request }| format!("{key}.{request}"));
+    let annotations: BTreeMap<&str, String> = [
+        (names::REQUEST, made_by),
+        (names::COMMAND_LINE, request.command_line.clone()),
+        (names::PROGRESS_PATTERN, request.progress_pattern.clone()),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect();
     let workload = json!({
         "apiVersion": "berth.dev/v1alpha1", "kind": "Workload",
-        "metadata": { "name": name },
+        "metadata": { "name": name, "annotations": annotations },
         "spec": workload_spec(request, user),
     });
     let workload: api::Workload =
@@ -200,6 +212,20 @@ async fn submit(
             Err(error) => return Err(problem(error)),
         }
     }
+}
+
+/// The workload that a request made.
+pub(crate) fn made_by(reading: &Reading<'_>, key: &RequestKey) -> Option<Made> {
+    reading.workloads().find_map(|(_, workload)| {
+        let made_by = workload.metadata.annotations.as_ref()?.get(names::REQUEST)?;
+        let (by, request) = made_by.split_once('.').filter(|(by, _)| *by == key.key)?;
+        let project = reading.project_of(workload.metadata.namespace.as_deref()?).ok()?;
+        Some(Made {
+            project: project.metadata.name.clone()?,
+            name: workload.metadata.name.clone()?,
+            by: RequestKey { key: by.into(), request: request.into() },
+        })
+    })
 }
 
 fn is_over(workload: &api::Workload) -> bool {

@@ -32,6 +32,12 @@ pub const PRIORITY: &str = "berth.dev/priority";
 pub const CHECKPOINT: &str = "berth.dev/checkpoint";
 /// Annotation of Pods and claims: the epoch of the leader that placed them.
 pub const EPOCH: &str = "berth.dev/epoch";
+/// Annotation of Workloads: the request that made them, by hashes, so that one that is sent again makes no second.
+pub const REQUEST: &str = "berth.dev/request";
+/// Annotation of Workloads: what somebody typed to submit them.
+pub const COMMAND_LINE: &str = "berth.dev/command-line";
+/// Annotation of Workloads: how to read their progress from what they print.
+pub const PROGRESS_PATTERN: &str = "berth.dev/progress-pattern";
 /// Annotation of Pods: who they are for.
 pub const USER: &str = "berth.dev/user";
 

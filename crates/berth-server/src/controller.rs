@@ -29,13 +29,13 @@ use std::{
 /// Messages taken together.
 const TOGETHER_MAX: usize = 512;
 /// Events after which the state is written as a whole.
-const SNAPSHOT_EVERY: u64 = 20_000;
+pub(crate) const SNAPSHOT_EVERY: u64 = 20_000;
 /// Numbers for charts are noted this often.
-const SAMPLE_EVERY: Span = Span::secs(10);
+pub(crate) const SAMPLE_EVERY: Span = Span::secs(10);
 /// An idempotency key is remembered this long.
-const KEY_KEPT: Span = Span::secs(24 * 3600);
+pub(crate) const KEY_KEPT: Span = Span::secs(24 * 3600);
 /// The form of a body.
-const BODY_VERSION: u32 = 1;
+pub(crate) const BODY_VERSION: u32 = 1;
 
 /// A command: what it does to the platform, and what is answered.
 pub(crate) type Command = Box<dyn FnOnce(&mut Platform, Time) -> Result<Json, Problem> + Send>;

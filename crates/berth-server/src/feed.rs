@@ -1,8 +1,9 @@
 //! Events as they become durable, for streams, and for readers who must not show what could still be lost.
 
-use crate::platform::{About, Logged};
+use crate::platform::About;
 use berth_api::{Event, Level, Timestamp};
 use berth_types::Time;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
@@ -11,6 +12,15 @@ use tokio::sync::watch;
 
 /// Events kept in memory; older ones are read from the store.
 const RECENT_MAX: usize = 8_192;
+
+/// What is told of an event, of everything that lies in the log with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    /// Its name in the log; there it has a column of its own.
+    #[serde(skip)]
+    pub(crate) kind: String,
+    pub(crate) about: About,
+}
 
 /// What is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +50,15 @@ impl Feed {
     }
 
     /// Events that are durable now.
-    pub(crate) fn publish(&self, before: u64, at: Time, logged: Vec<Logged>) {
-        if logged.is_empty() {
+    pub(crate) fn publish(&self, before: u64, at: Time, told: Vec<Told>) {
+        if told.is_empty() {
             return;
         }
-        let last = before + logged.len() as u64;
+        let last = before + told.len() as u64;
         {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            for (seq, logged) in (before + 1..).zip(logged) {
-                recent.push_back(Arc::new(event(seq, at, logged.happened.kind(), logged.about)));
+            for (seq, told) in (before + 1..).zip(told) {
+                recent.push_back(Arc::new(event(seq, at, &told.kind, told.about)));
             }
             let excess = recent.len().saturating_sub(RECENT_MAX);
             recent.drain(..excess);

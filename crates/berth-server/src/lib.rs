@@ -30,8 +30,11 @@ mod samples;
 mod serve;
 mod tasks;
 
+pub use berth_agent::{ProgressReader, Report, Said};
 pub use clock::now;
-pub use cluster::{Cluster, ClusterImage, ClusterTask, ClusterWorkload, Later, ParkedBecause, Wish};
+pub use cluster::{
+    Cluster, ClusterImage, ClusterTask, ClusterWorkload, Later, Made, ParkedBecause, RequestKey, Wish,
+};
 pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;

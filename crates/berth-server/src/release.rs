@@ -2,7 +2,7 @@
 
 use crate::{
     controller::{Keys, Message, store_problem},
-    feed::Feed,
+    feed::{Feed, Told},
     platform::Logged,
     tasks::{Orders, Tasks},
 };
@@ -65,7 +65,8 @@ pub(crate) fn run(
                     });
                 }
                 tasks.give(orders);
-                feed.publish(before, at, logged);
+                let told = |one: Logged| Told { kind: one.happened.kind().into(), about: one.about };
+                feed.publish(before, at, logged.into_iter().map(told).collect());
             }
             Err(error) => {
                 tracing::error!(%error, "a batch was not written");

@@ -3,7 +3,7 @@
 use crate::{
     Folder, ServerError, Shutdown,
     auth::Door,
-    cluster::{Cluster, Mirror},
+    cluster::{Cluster, History, Mirror},
     controller::Shared,
     feed::Feed,
     http,
@@ -44,7 +44,7 @@ pub async fn serve(
     }
     let folder = Folder::at(&serving.folder);
     folder.prepare()?;
-    let (store, _) = Store::open(&folder.store(), &Settings::default())?;
+    let (store, start) = Store::open(&folder.store(), &Settings::default())?;
     let door = Door::new(folder.token()?, serving.user.clone());
     let listener = tokio::net::TcpListener::bind(serving.listen)
         .await
@@ -54,21 +54,23 @@ pub async fn serve(
     let policy = Policy::default();
     let shared = Arc::new(Shared {
         platform: RwLock::new(Platform::new(policy.clone())),
-        seq: AtomicU64::new(0),
+        seq: AtomicU64::new(start.last_seq),
         epoch: AtomicU64::new(0),
         commands: AtomicU64::new(0),
         plans: AtomicU64::new(0),
         clock: serving.clock,
     });
-    let mirror = Mirror::start(cluster, Arc::clone(&shared), policy);
+    let (store, feed) = (Arc::new(store), Arc::new(Feed::new(start.last_seq)));
+    let history = History::new(Arc::clone(&store), Arc::clone(&feed));
+    let mirror = Mirror::start(cluster, Arc::clone(&shared), policy, history);
     // Commands go to the cluster, so nobody listens here.
     let (messages, _) = mpsc::channel();
     let (ask_stop, mut stop_asked) = oneshot::channel::<Shutdown>();
     let (http_stop, http_stopped) = oneshot::channel();
     let state = http::AppState::new(http::Parts {
         shared,
-        store: Arc::new(store),
-        feed: Arc::new(Feed::new(0)),
+        store,
+        feed: Arc::clone(&feed),
         tasks: None,
         mirror: Some(mirror),
         messages,
@@ -90,6 +92,7 @@ pub async fn serve(
         () = stop => {}
         _ = &mut stop_asked => {}
     }
+    feed.close();
     let _ = http_stop.send(());
     let _ = serving.await;
     folder.remove_server_file();

@@ -6,7 +6,7 @@ use crate::{
     platform::{self, Platform, Seen, TaskExit, TaskKey, TaskReport},
     samples::Measured,
 };
-use berth_agent::{Exit, Fact, Gpu, Granted, Host, Mount, Report, RuntimeKind, TaskId, TaskSpec, Wanted};
+use berth_agent::{Exit, Fact, Gpu, Granted, Host, Mount, RuntimeKind, TaskId, TaskSpec, Wanted};
 use berth_api::RuntimeName;
 use berth_types::{Span, WorkloadId};
 use std::{
@@ -193,23 +193,7 @@ fn seen(fact: Fact) -> Seen {
         },
         Fact::Refused { message, .. } => Seen::Exited { task, exit: TaskExit::Refused(message) },
         Fact::Progress { report, at, .. } => {
-            let Report { epoch, epochs, step, steps, loss, accuracy, eta, percent, metrics, utilisation } =
-                report;
-            let report = TaskReport {
-                at,
-                epoch,
-                epochs,
-                step,
-                steps,
-                percent,
-                loss,
-                accuracy,
-                left: eta,
-                utilisation,
-                metrics,
-                ..TaskReport::default()
-            };
-            Seen::Progress { workload: task.workload, report }
+            Seen::Progress { workload: task.workload, report: TaskReport::of(at, report) }
         }
         Fact::Checkpoint { .. } => Seen::Checkpoint { workload: task.workload },
     }

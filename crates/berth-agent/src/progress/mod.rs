@@ -5,7 +5,9 @@
 //! ```
 
 mod parse;
+mod reader;
 mod scanner;
 
 pub(crate) use parse::{Found, Parser};
+pub use reader::{ProgressReader, Said};
 pub(crate) use scanner::{Scanner, TICK_MS};

@@ -143,7 +143,7 @@ impl Scanner {
 }
 
 /// What is new replaces what was; what is not spoken of stays.
-fn merge(report: &mut Report, new: Report) {
+pub(super) fn merge(report: &mut Report, new: Report) {
     if new.epoch.is_some() && new.epoch != report.epoch {
         // Steps are counted anew in each epoch.
         (report.step, report.eta, report.percent) = (None, None, None);

@@ -60,17 +60,17 @@ impl Home {
         self.run_words(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// Runs a command line; its first word is the name of the program, `berth` or `runai`.
-    pub(crate) fn run_words(&self, words: &[&str]) -> Ran {
+    /// A command line that can be started; its first word is the name of the program, `berth` or `runai`.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         use std::os::unix::process::CommandExt;
-        let output = Command::new(env!("CARGO_BIN_EXE_berth"))
-            .arg0(words[0])
-            .args(&words[1..])
-            .env_clear()
-            .envs(self.environment())
-            .stdin(Stdio::null())
-            .output()
-            .expect("the binary starts");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+        command.arg0(words[0]).args(&words[1..]).env_clear().envs(self.environment()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command line.
+    pub(crate) fn run_words(&self, words: &[&str]) -> Ran {
+        let output = self.command(words).output().expect("the binary starts");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }

@@ -507,8 +507,8 @@ impl World {
     fn drop_if_empty(&mut self, id: WorkloadId) {
         let group = &self.groups[&id];
         let idle = self.engine.workload(id).is_none() && group.workload.is_none();
-        let over = group.pods.iter().all(|uid| self.pods.get(uid).is_none_or(|pod| pod.is_over()));
-        if idle && over {
+        let over = |uid| self.pods.get(uid).is_none_or(|pod| pod.is_over());
+        if idle && group.pods.iter().all(over) {
             self.drop_group(id);
         }
     }

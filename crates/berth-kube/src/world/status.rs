@@ -33,14 +33,14 @@ impl Said {
 
     pub(super) fn evicted(&mut self, rule: EvictRule, winner: Option<String>) {
         let rule = match rule {
-            EvictRule::QuotaReclaim => "was borrowed from",
-            EvictRule::ShareReclaim => "was above its share, for",
-            EvictRule::Preemption => "made room for",
-            EvictRule::Passing => "had passed a reservation of",
+            EvictRule::QuotaReclaim => "quota-reclaim",
+            EvictRule::ShareReclaim => "share-reclaim",
+            EvictRule::Preemption => "preemption",
+            EvictRule::Passing => "passing",
         };
         self.evicted = Some(match winner {
-            Some(winner) => format!("{rule} {winner}"),
-            None => rule.into(),
+            Some(winner) => format!("stopped for {winner} ({rule}); it resumes by itself"),
+            None => format!("stopped ({rule}); it resumes by itself"),
         });
     }
 }
@@ -120,6 +120,10 @@ impl World {
     /// Pods that wait are told why.
     fn say_to_pods(&mut self, id: WorkloadId) {
         let Some(group) = self.groups.get(&id) else { return };
+        // Whoever is about to start waits for nothing, and of a large group every look costs.
+        if group.starting {
+            return;
+        }
         let is_queued = self.engine.workload(id).is_some_and(|workload| workload.is_queued());
         let explained = group.said.explained.is_some() || !is_queued;
         let Some(reason) = self.reason(id).filter(|_| explained) else { return };

@@ -81,11 +81,13 @@ impl Writer {
         let Key { namespace, name } = workload;
         let path = format!("/apis/berth.dev/v1alpha1/namespaces/{namespace}/workloads/{name}/status");
         let mut body = json!({ "metadata": { "uid": &**uid }, "status": status });
+        let fields = body["status"].as_object_mut().expect("a status is an object");
+        // How far it is, is said by whoever reads what it prints.
+        fields.remove("progress");
         // What is not said any more is taken away.
         for field in
             ["reason", "message", "nodes", "node", "finishedAt", "retryAt", "gpusAllocated", "workersReady"]
         {
-            let fields = body["status"].as_object_mut().expect("a status is an object");
             fields.entry(field).or_insert(Value::Null);
         }
         self.0.requests.merge(&path, &body).await.map(drop)

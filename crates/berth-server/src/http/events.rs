@@ -4,7 +4,7 @@ use super::{
     ApiError,
     state::{Answer, AppState, Query},
 };
-use crate::{feed, platform::Logged};
+use crate::feed::{self, Told};
 use axum::{
     extract::State,
     http::HeaderMap,
@@ -51,8 +51,8 @@ fn page(store: &Store, query: &EventQuery, limit: usize, last: u64) -> Result<Ev
         let Some(end) = events.last().map(|event| event.seq) else { break };
         looked_at += events.len();
         for event in events {
-            let logged: Logged = event.body.read()?;
-            let event = feed::event(event.seq, event.at, &event.kind, logged.about);
+            let told: Told = event.body.read()?;
+            let event = feed::event(event.seq, event.at, &event.kind, told.about);
             if !fits(query, &event) {
                 continue;
             }
@@ -119,6 +119,8 @@ async fn follow(
         let events = match state.feed.recent_after(after) {
             Some(events) => events,
             None => match load(&state, after).await {
+                // Whoever is so far behind that what follows is nowhere any more has to look again.
+                Ok(events) if events.is_empty() && state.feed.last() > after => return,
                 Ok(events) => events,
                 Err(_) => return,
             },
@@ -147,8 +149,8 @@ async fn load(state: &AppState, after: u64) -> Result<Vec<Arc<Event>>, ApiError>
         .load(move |store| {
             let events = store.load_events(after, 1_000)?;
             let shown = events.into_iter().map(|event| {
-                let logged: Logged = event.body.read()?;
-                Ok(Arc::new(feed::event(event.seq, event.at, &event.kind, logged.about)))
+                let told: Told = event.body.read()?;
+                Ok(Arc::new(feed::event(event.seq, event.at, &event.kind, told.about)))
             });
             shown.collect::<Result<Vec<_>, StoreError>>()
         })
@@ -168,8 +170,11 @@ fn sse(state: &AppState, event: &Event, objects: bool) -> SseEvent {
     sse.data(data.expect("events are JSON"))
 }
 
-/// A workload that is over, as it was kept.
+/// A workload that is over, as it was kept, or as a cluster still shows it.
 fn finished(state: &AppState, id: WorkloadId) -> Option<berth_api::Workload> {
+    if state.mirror.is_some() {
+        return state.shared.read().over(id).cloned();
+    }
     state.store.load_finished(id).ok()??.document.read().ok()
 }
 

@@ -100,7 +100,7 @@ impl AppState {
             command(platform, now).map(|answer| Json::of(&answer).expect("answers are JSON"))
         });
         if let Some(mirror) = &self.mirror {
-            let json = mirror.command(&self.shared, command).await?;
+            let json = mirror.command(&self.shared, key, command).await?;
             return Ok(Body(json.as_str().to_owned()));
         }
         let message = Message::Command { command, key, reply: Reply(reply) };

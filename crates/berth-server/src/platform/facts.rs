@@ -1,6 +1,7 @@
 //! What the agent saw, and what workloads say of themselves.
 
 use super::{Happened, Platform, TaskExit, TaskKey, engine_problem};
+use berth_agent::Report;
 use berth_api::Problem;
 use berth_types::{Change, Phase, Span, TaskOutcome, Time, WorkloadId};
 use serde::{Deserialize, Serialize};
@@ -219,6 +220,26 @@ impl super::Record {
 }
 
 impl TaskReport {
+    /// What it said at a time.
+    pub(crate) fn of(at: Time, report: Report) -> Self {
+        let Report { epoch, epochs, step, steps, loss, accuracy, eta, percent, metrics, utilisation } =
+            report;
+        Self {
+            at,
+            written: Time(0),
+            epoch,
+            epochs,
+            step,
+            steps,
+            percent,
+            loss,
+            accuracy,
+            left: eta,
+            utilisation,
+            metrics,
+        }
+    }
+
     /// What is newly said, with what was said before and not again.
     fn with(self, newer: Self) -> Self {
         let mut metrics = self.metrics;
@@ -240,24 +261,9 @@ impl TaskReport {
         }
     }
 
-    /// Done, in percent: as it says, or by its epochs and the steps within them.
+    /// Done, in percent.
     pub(crate) fn percent(&self) -> Option<u8> {
-        if let Some(percent) = self.percent {
-            return Some(percent.min(100));
-        }
-        let within = match (self.step, self.steps) {
-            (Some(step), Some(steps)) if steps > 0 => (u128::from(step.min(steps)), u128::from(steps)),
-            _ => (0, 1),
-        };
-        let (done, all) = match (self.epoch, self.epochs) {
-            // The epoch that is reported with steps is under way; without them it is done.
-            (Some(epoch), Some(epochs)) if epochs > 0 => {
-                let before = if self.steps.is_some() { epoch.saturating_sub(1) } else { epoch };
-                (u128::from(before.min(epochs)) * within.1 + within.0, u128::from(epochs) * within.1)
-            }
-            _ if self.steps.is_some() => within,
-            _ => return None,
-        };
-        Some((done * 100 / all.max(1)).min(100) as u8)
+        let Self { percent, epoch, epochs, step, steps, .. } = *self;
+        Report { percent, epoch, epochs, step, steps, ..Report::default() }.percent_done()
     }
 }

@@ -26,7 +26,7 @@ fn basis(basis: StartBasis) -> &'static str {
 
 impl Platform {
     /// What is said about something that is about to happen.
-    pub(super) fn about(&self, happened: &Happened) -> About {
+    pub(crate) fn about(&self, happened: &Happened) -> About {
         let mut about = About { message: self.message(happened), ..About::default() };
         match happened {
             Happened::Submitted { workload, request } => {
@@ -145,7 +145,7 @@ impl Platform {
     }
 
     /// Places by node: `node1:0,1 node2:4`.
-    fn places(&self, places: &[Place]) -> String {
+    pub(crate) fn places(&self, places: &[Place]) -> String {
         let mut by_node: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for place in places {
             let node = self.engine.nodes().get(&place.node).map_or("?", |node| node.name.as_str());
