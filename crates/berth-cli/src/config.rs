@@ -1,4 +1,4 @@
-//! What a person chose for all commands: the default project.
+//! What a person chose for all commands: the server, the project.
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -12,6 +12,8 @@ use std::{
 pub(crate) struct Config {
     /// The project of commands that name none.
     pub(crate) project: Option<String>,
+    /// The server of commands that name none.
+    pub(crate) context: Option<String>,
 }
 
 /// `$XDG_CONFIG_HOME/berth/config.toml`.
@@ -46,12 +48,12 @@ impl Config {
         }
     }
 
-    /// Sets the default project and leaves every other line as it is. The name has been checked.
-    pub(crate) fn save_project(path: &Path, project: &str) -> anyhow::Result<()> {
+    /// Sets one thing and leaves every other line as it is. The name has been checked.
+    pub(crate) fn save(path: &Path, key: &str, name: &str) -> anyhow::Result<()> {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let is_project = |line: &&str| line.split('=').next().is_some_and(|key| key.trim() == "project");
-        let kept: Vec<&str> = text.lines().filter(|line| !is_project(line)).collect();
-        let mut lines = vec![format!("project = \"{project}\"")];
+        let is_it = |line: &&str| line.split('=').next().is_some_and(|found| found.trim() == key);
+        let kept: Vec<&str> = text.lines().filter(|line| !is_it(line)).collect();
+        let mut lines = vec![format!("{key} = \"{name}\"")];
         lines.extend(kept.into_iter().map(str::to_owned));
         let context = || format!("cannot write {}", path.display());
         if let Some(folder) = path.parent() {
@@ -73,10 +75,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("berth").join("config.toml");
         assert_eq!(Config::load(Some(&path)).expect("nothing is set"), Config::default());
-        Config::save_project(&path, "team-a").expect("is written");
+        Config::save(&path, "project", "team-a").expect("is written");
         assert_eq!(Config::load(Some(&path)).expect("is read").project.as_deref(), Some("team-a"));
         fs::write(&path, "# mine\nproject = \"team-a\"\nlater = 1\n").expect("is written");
-        Config::save_project(&path, "team-b").expect("is written");
+        Config::save(&path, "project", "team-b").expect("is written");
         assert_eq!(fs::read_to_string(&path).expect("is read"), "project = \"team-b\"\n# mine\nlater = 1\n");
         fs::write(&path, "project = ").expect("is written");
         assert!(

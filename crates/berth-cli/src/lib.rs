@@ -10,6 +10,7 @@ mod backup;
 mod check;
 mod completions;
 mod config;
+mod context;
 mod department;
 mod describe;
 mod events;
@@ -77,6 +78,7 @@ fn help_end() -> String {
     let variables = "Environment:\n  \
         BERTH_HOME     the folder of the server\n  \
         BERTH_SERVER   the address of a server, with BERTH_TOKEN\n  \
+        BERTH_CONTEXT  a server by its name\n  \
         BERTH_PROJECT  the project of commands that name none\n  \
         NO_COLOR       no colours";
     format!("{examples}\n\n{variables}\n\n{}", failure::EXIT_CODES)
@@ -136,6 +138,9 @@ enum Command {
     /// Volumes: named folders that workloads share
     #[command(subcommand, arg_required_else_help = true)]
     Volume(volume::VolumeCommand),
+    /// Servers by name: which one commands go to
+    #[command(subcommand, arg_required_else_help = true)]
+    Context(context::ContextCommand),
     /// Write everything into one file
     Backup(backup::BackupArgs),
     /// Make a folder from a backup
@@ -239,6 +244,7 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
             operator::run(command)?;
             Exit::Done
         }
+        Command::Context(command) => context::run(server, command)?,
         Command::Man { folder } => man::run(folder.as_deref(), Cli::command())?,
         Command::Up(arguments) => up::run(server, arguments)?,
         Command::Check(arguments) => check::run(server, *arguments)?,

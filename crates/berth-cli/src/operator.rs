@@ -8,7 +8,7 @@ use std::io::Write;
 const MANIFEST: &str = include_str!("../../../deploy/manifest.yaml");
 /// What the file says where something can be chosen.
 const NAMESPACE: &str = "berth-system";
-const IMAGE: &str = concat!("ghcr.io/berth/berth-operator:", env!("CARGO_PKG_VERSION"));
+const IMAGE: &str = concat!("ghcr.io/berth/berth:", env!("CARGO_PKG_VERSION"));
 const CLUSTER: &str = "- name: BERTH_CLUSTER\n          value: default\n";
 
 #[derive(Debug, Subcommand)]
@@ -21,10 +21,10 @@ pub(crate) enum OperatorCommand {
         /// The name of the cluster, for people
         #[arg(long, value_name = "NAME")]
         cluster: String,
-        /// The namespace of the operator
+        /// The namespace of everything that is installed
         #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
         namespace: String,
-        /// The image of the operator
+        /// The image of the operator and of the server
         #[arg(long, value_name = "IMAGE", default_value = IMAGE)]
         image: String,
     },

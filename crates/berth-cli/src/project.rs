@@ -213,7 +213,7 @@ async fn set(session: &Session, name: &str) -> anyhow::Result<()> {
     let path = config::default_path().ok_or_else(|| {
         Failure::misuse("no folder is known, since HOME is not set").hint("set XDG_CONFIG_HOME")
     })?;
-    Config::save_project(&path, name)?;
+    Config::save(&path, "project", name)?;
     session.say(&format!("{}: commands that name no project now mean {name}", session.spelling.command()));
     Ok(())
 }

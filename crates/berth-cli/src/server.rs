@@ -1,6 +1,7 @@
 //! `berth down`, `status` and `version`: the server itself.
 
 use crate::{
+    config::{self, Config},
     failure::{Exit, Failure},
     output::{self, Form, OutputArgs},
     session::{ServerArgs, Session},
@@ -87,7 +88,8 @@ struct Versions {
 /// The releases on both sides. That no server runs is no failure here.
 pub(crate) fn version(server: &ServerArgs, arguments: VersionArgs) -> anyhow::Result<Exit> {
     let asked = || -> Option<String> {
-        let client = berth_client::Client::new(server.endpoint().ok()?, "");
+        let config = Config::load(config::default_path().as_deref()).ok()?;
+        let client = berth_client::Client::new(server.endpoint(&config).ok()?, "");
         match crate::block_on(async { Ok(client.cluster().await) }).ok()? {
             Ok(cluster) => Some(cluster.version),
             Err(ClientError::Version { server, .. }) => Some(server),

@@ -2,9 +2,10 @@
 
 use crate::{
     config::{self, Config},
+    context,
     failure::{Exit, Failure},
     names,
-    output::{self, Form, Look, OutputArgs, Show, Spelling, time::Clock},
+    output::{self, Look, OutputArgs, Show, Spelling},
 };
 use berth_api::{Code, Project, WorkloadQuery};
 use berth_client::{Client, ClientError, Endpoint};
@@ -22,6 +23,9 @@ pub(crate) struct ServerArgs {
     /// The folder of a server on this machine [env: BERTH_HOME] [default: ~/.local/share/berth]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+    /// A server by its name, as `berth context list` shows them [env: BERTH_CONTEXT]
+    #[arg(long, global = true, value_name = "NAME", conflicts_with_all = ["server", "folder"])]
+    pub(crate) context: Option<String>,
 }
 
 fn variable(name: &str) -> Option<std::ffi::OsString> {
@@ -38,18 +42,40 @@ impl ServerArgs {
         })
     }
 
-    pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
-        // A folder that is named on the command line is closer than an address in the environment.
-        let elsewhere = || variable("BERTH_SERVER").filter(|_| self.folder.is_none());
-        let server = self.server.clone().or_else(|| elsewhere()?.into_string().ok());
-        match server {
-            Some(address) => {
-                let token = std::env::var("BERTH_TOKEN").unwrap_or_default();
-                Ok(Endpoint::new(address.parse::<berth_client::Address>()?, token.trim())?)
-            }
+    /// Where commands are sent. What is typed is closer than the environment, and that is closer than what was chosen once.
+    pub(crate) fn endpoint(&self, config: &Config) -> anyhow::Result<Endpoint> {
+        let text = |name: &str| variable(name)?.into_string().ok();
+        if let Some(address) = &self.server {
+            return at(address);
+        }
+        if let Some(context) = &self.context {
+            return self.known(context);
+        }
+        if self.folder.is_some() {
+            return Ok(Endpoint::of_folder(&self.folder()?)?);
+        }
+        if let Some(address) = text("BERTH_SERVER") {
+            return at(&address);
+        }
+        match text("BERTH_CONTEXT")
+            .or_else(|| config.context.clone().filter(|_| text("BERTH_HOME").is_none()))
+        {
+            Some(context) => self.known(&context),
             None => Ok(Endpoint::of_folder(&self.folder()?)?),
         }
     }
+
+    fn known(&self, name: &str) -> anyhow::Result<Endpoint> {
+        match context::find(name)? {
+            Some(known) => known.endpoint(),
+            None => Ok(Endpoint::of_folder(&self.folder()?)?),
+        }
+    }
+}
+
+fn at(address: &str) -> anyhow::Result<Endpoint> {
+    let token = std::env::var("BERTH_TOKEN").unwrap_or_default();
+    Ok(Endpoint::new(address.parse::<berth_client::Address>()?, token.trim())?)
 }
 
 /// The project a command is about.
@@ -83,18 +109,11 @@ impl Session {
     pub(crate) fn open(server: &ServerArgs, user: Option<&str>, spelling: Spelling) -> anyhow::Result<Self> {
         let user = user.map_or_else(user_name, str::to_owned);
         let config = Config::load(config::default_path().as_deref())?;
-        Ok(Self { client: Client::new(server.endpoint()?, &user), spelling, config })
+        Ok(Self { client: Client::new(server.endpoint(&config)?, &user), spelling, config })
     }
 
     pub(crate) fn look(&self, output: OutputArgs) -> Look {
-        Look {
-            wide: output.output == Form::Wide,
-            headers: !output.no_headers,
-            colour: output::has_colour(),
-            clock: Clock::of_machine(),
-            spelling: self.spelling,
-            default_project: self.config.project.clone(),
-        }
+        Look { spelling: self.spelling, default_project: self.config.project.clone(), ..Look::of(output) }
     }
 
     /// Writes an answer to stdout.

@@ -440,3 +440,45 @@ fn down_waits_until_the_process_is_gone() {
     );
     server.wait().expect("is collected");
 }
+
+#[test]
+fn servers_are_known_by_name_and_tokens_stay_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let here = Home::new();
+    let _fake = Fake::start(&here, &[("GET /api/v1/nodes", 200, r#"{"items":[]}"#.into())]);
+    let away = Home::new();
+    let ran = away.run("berth node list");
+    assert_ne!(ran.code, Some(0), "no server runs on this machine");
+    let folder = here.server_folder();
+    let ran = away.run(&format!("berth context add lab --folder {}", folder.display()));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(away.run("berth node list --context lab").code, Some(0));
+    assert_eq!(away.run("berth context use lab").code, Some(0));
+    assert_eq!(away.run("berth node list").code, Some(0), "it is chosen");
+    let elsewhere = away.run("berth node list --context default");
+    assert_ne!(elsewhere.code, Some(0), "what is typed is closer than what was chosen");
+
+    let token = away.path().join("token");
+    std::fs::write(&token, "a-secret\n").expect("a file");
+    let add = format!("berth context add far --server http://127.0.0.1:9 --token-file {}", token.display());
+    assert_eq!(away.run(&add).code, Some(0));
+    let list = away.run("berth context list");
+    assert!(list.stdout.contains("lab") && list.stdout.contains("http://127.0.0.1:9"), "{list:?}");
+    assert!(!list.stdout.contains("a-secret"), "{list:?}");
+    let file = away.path().join("config/berth/contexts/far.json");
+    let mode = std::fs::metadata(&file).expect("it is remembered").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    assert_eq!(away.run("berth context remove lab").code, Some(0));
+    assert_ne!(away.run("berth node list").code, Some(0), "it is forgotten, and not chosen any more");
+    for (line, says) in [
+        ("berth node list --context fat", "did you mean far"),
+        ("berth context use ../far", "is not a name of a context"),
+        ("berth context add default --folder x", "choose another name"),
+        ("berth context add bare", "--server URL"),
+        ("berth context add far --server ftp://x", "ftp"),
+    ] {
+        let ran = away.run(line);
+        assert!(ran.code != Some(0) && ran.stderr.contains(says), "{line}: {ran:?}");
+    }
+}

@@ -1,32 +1,69 @@
 //! Serves the platform's API in front of a Kubernetes cluster.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use berth_gate::Gate;
-use berth_server::Serving;
-use clap::Parser;
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use berth_server::{Folder, Serving};
+use clap::{Parser, Subcommand};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::sync::oneshot;
+
+/// How long a server that is well may take to say so.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// A shorter token could be guessed.
+const TOKEN_LENGTH_MIN: usize = 32;
 
 /// Serves the platform's API in front of a Kubernetes cluster.
 #[derive(Debug, Parser)]
 #[command(name = "berth-gate", version)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The cluster; without it, the one this process runs in, or the one of KUBECONFIG.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// Where its token and the history for charts are.
-    #[arg(long, env = "BERTH_HOME")]
+    #[arg(long, env = "BERTH_HOME", default_value = "/var/lib/berth")]
     folder: PathBuf,
     /// Where it listens.
     #[arg(long, env = "BERTH_LISTEN", default_value = "127.0.0.1:7370")]
     listen: SocketAddr,
+    /// A file with the token that callers must have; without it, one is made at the first start.
+    #[arg(long, env = "BERTH_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the token that callers must have.
+    Token,
+    /// Ask the server that runs here whether it is well.
+    Check,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
     let arguments = Arguments::parse();
+    let folder = Folder::at(&arguments.folder);
+    match arguments.command {
+        Some(Command::Check) => return check(arguments.listen),
+        Some(Command::Token) => {
+            println!("{}", folder.token()?);
+            return Ok(());
+        }
+        None => {}
+    }
+    if let Some(token) = arguments.token_file.as_deref().map(chosen_token).transpose()?.flatten() {
+        folder.keep_token(&token)?;
+    }
     let config = berth_kube::run::config(arguments.kubeconfig.as_deref()).await?;
     let gate = Gate::open(berth_kube::run::client(config)?).await?;
     let user = std::env::var("USER").unwrap_or_else(|_| "berth".into());
@@ -41,4 +78,34 @@ async fn main() -> Result<()> {
     let serve = berth_server::serve(serving, Arc::new(gate), answers_at, berth_kube::run::stop_asked());
     let (served, ()) = tokio::join!(serve, said);
     served.context("the API cannot be served")
+}
+
+/// The token that an administrator chose, if there is one.
+fn chosen_token(path: &Path) -> Result<Option<String>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    };
+    let token = text.trim();
+    if token.len() < TOKEN_LENGTH_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        bail!(
+            "{} holds no token: {TOKEN_LENGTH_MIN} letters and digits at least, as `openssl rand -hex 32` prints",
+            path.display()
+        );
+    }
+    Ok(Some(token.to_owned()))
+}
+
+/// Whether the server at an address answers.
+fn check(address: SocketAddr) -> Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).context("nobody listens")?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut answer = [0; 64];
+    let length = stream.read(&mut answer).context("it does not answer")?;
+    if !answer[..length].starts_with(b"HTTP/1.1 200") {
+        bail!("it is not well: {}", String::from_utf8_lossy(&answer[..length]));
+    }
+    Ok(())
 }

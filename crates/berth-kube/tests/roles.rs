@@ -7,7 +7,7 @@ use berth_kube::{
     api,
     manifest::{self, Settings},
 };
-use berth_testbed::{Cluster, NodeSpec};
+use berth_testbed::{Asked, Cluster, NodeSpec, Right, rights_of};
 use faulty::Operator;
 use k8s_openapi::api::{
     core::v1::{Pod, ServiceAccount},
@@ -21,11 +21,6 @@ use kube::{
 use mirror::{block_on, cluster, connect, until};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
-
-/// Group, resource with its part, verb.
-type Right = (String, String, String);
-
-const ACCOUNT: &str = "system:serviceaccount:berth-system:berth-operator";
 
 /// Rights that the API server asks for inside of a request, so that no request shows them.
 const UNSEEN: [(&str, &str, &str); 2] = [
@@ -50,9 +45,9 @@ fn the_shipped_roles_are_enough_and_not_too_much() {
             cluster.kubeconfig_of("berth-system", "berth-operator").expect("it is part of the manifest");
         let operator = Operator::start_as(&cluster, &account, "with-its-roles");
         work(&client, &cluster, operator, &account).await;
-        let (used, refused) = asked(&cluster);
+        let Asked { used, refused } = cluster.asked_by("berth-system", "berth-operator").expect("it asks");
         assert!(refused.is_empty(), "the roles do not allow {refused:?}");
-        let allowed = allowed();
+        let allowed = rights_of(&[manifest::operator_rules(), manifest::own_rules()].concat());
         let unseen = UNSEEN.iter().map(|(group, resource, verb)| right(group, resource, verb)).collect();
         let unused: BTreeSet<Right> = &(&allowed - &used) - &unseen;
         assert!(unused.is_empty(), "the roles allow what is never done: {unused:?}");
@@ -62,54 +57,6 @@ fn the_shipped_roles_are_enough_and_not_too_much() {
 
 fn right(group: &str, resource: &str, verb: &str) -> Right {
     (group.into(), resource.into(), verb.into())
-}
-
-/// Everything that the roles of the operator allow.
-fn allowed() -> BTreeSet<Right> {
-    let rules = manifest::operator_rules().into_iter().chain(manifest::own_rules());
-    let texts = |value: &Value| -> Vec<String> {
-        let all = value.as_array().into_iter().flatten();
-        all.filter_map(|one| one.as_str().map(ToOwned::to_owned)).collect()
-    };
-    let mut allowed = BTreeSet::new();
-    for rule in rules {
-        for group in texts(&rule["apiGroups"]) {
-            for resource in texts(&rule["resources"]) {
-                allowed.extend(texts(&rule["verbs"]).iter().map(|verb| right(&group, &resource, verb)));
-            }
-        }
-    }
-    allowed
-}
-
-/// What the operator asked the API server for, and what of it was refused because it may not.
-fn asked(cluster: &Cluster) -> (BTreeSet<Right>, BTreeSet<Right>) {
-    let text = std::fs::read_to_string(cluster.audit_log()).expect("every request is written down");
-    let (mut used, mut refused) = (BTreeSet::new(), BTreeSet::new());
-    for line in text.lines() {
-        let event: Value = serde_json::from_str(line).expect("a line is an object");
-        let object = &event["objectRef"];
-        if event["user"]["username"] != ACCOUNT || object.is_null() {
-            continue;
-        }
-        let field = |name: &str| object[name].as_str().unwrap_or_default();
-        let resource = match field("subresource") {
-            "" => field("resource").to_owned(),
-            part => format!("{}/{part}", field("resource")),
-        };
-        let verb = event["verb"].as_str().unwrap_or_default();
-        let one = right(field("apiGroup"), &resource, verb);
-        match event["responseStatus"]["code"].as_u64() {
-            Some(403) => drop(refused.insert(one)),
-            // Whoever applies what is not there makes it.
-            Some(201) if verb == "patch" => {
-                used.insert(right(field("apiGroup"), &resource, "create"));
-                used.insert(one);
-            }
-            _ => drop(used.insert(one)),
-        }
-    }
-    (used, refused)
 }
 
 /// Applies the manifest, without the operator itself, which runs here.

@@ -59,7 +59,7 @@ impl Folder {
     }
 
     /// The token of the installation; made at the first start.
-    pub(crate) fn token(&self) -> Result<String, ServerError> {
+    pub fn token(&self) -> Result<String, ServerError> {
         let path = self.token_file();
         match fs::read_to_string(&path) {
             Ok(token) if token.trim().len() >= 32 => return Ok(token.trim().to_owned()),
@@ -71,6 +71,13 @@ impl Folder {
             auth::new_token().map_err(|source| ServerError::Start { doing: "random numbers", source })?;
         write_private(&path, &token).map_err(ServerError::file("writing the token", &path))?;
         Ok(token)
+    }
+
+    /// Makes a token of somebody's choice that of the installation.
+    pub fn keep_token(&self, token: &str) -> Result<(), ServerError> {
+        self.prepare()?;
+        let path = self.token_file();
+        write_private(&path, token).map_err(ServerError::file("writing the token", &path))
     }
 
     pub(crate) fn write_server_file(&self, file: &RunningServer) -> Result<(), ServerError> {

@@ -25,9 +25,11 @@ mod nodes;
 mod ports;
 mod processes;
 mod real;
+mod rights;
 
 pub use binaries::{KUBERNETES_VERSION, kubectl};
 pub use cluster::{Cluster, Options};
 pub use image::Image;
 pub use nodes::{DRIVER, NodeSpec, SHARE_WHOLE};
 pub use real::REAL_NODE;
+pub use rights::{Asked, Right, rights_of};

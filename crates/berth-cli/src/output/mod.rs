@@ -66,6 +66,18 @@ pub(crate) struct Look {
 }
 
 impl Look {
+    /// The look that was asked for, on this machine.
+    pub(crate) fn of(output: OutputArgs) -> Self {
+        Self {
+            wide: output.output == Form::Wide,
+            headers: !output.no_headers,
+            colour: has_colour(),
+            clock: Clock::of_machine(),
+            spelling: Spelling::default(),
+            default_project: None,
+        }
+    }
+
     pub(crate) fn table(&self, table: &table::Table) -> String {
         table.render(self.headers, self.colour)
     }

@@ -2,9 +2,10 @@
 
 mod operator;
 mod roles;
+mod server;
 mod yaml;
 
-pub use roles::{operator_rules, own_rules, researcher_rules};
+pub use roles::{operator_rules, own_rules, researcher_rules, server_rules};
 #[cfg(test)]
 pub(crate) use yaml::fresh;
 pub use yaml::yaml;
@@ -19,7 +20,7 @@ pub struct Settings {
     pub cluster: String,
     /// The namespace of the operator.
     pub namespace: String,
-    /// The image of the operator.
+    /// The image of the operator and of the server.
     pub image: String,
     /// How many operators; one leads, the others stand by.
     pub replicas: u32,
@@ -30,7 +31,7 @@ impl Default for Settings {
         Self {
             cluster: "default".into(),
             namespace: "berth-system".into(),
-            image: concat!("ghcr.io/berth/berth-operator:", env!("CARGO_PKG_VERSION")).into(),
+            image: concat!("ghcr.io/berth/berth:", env!("CARGO_PKG_VERSION")).into(),
             replicas: 2,
         }
     }
@@ -49,6 +50,7 @@ pub fn manifest(settings: &Settings) -> Vec<Value> {
     objects.push(device_class());
     objects.extend(roles::objects(settings));
     objects.extend(operator::objects(settings));
+    objects.extend(server::objects(settings));
     objects
 }
 

@@ -71,6 +71,7 @@ fn deployment(settings: &Settings, metadata: &Value) -> Value {
                     "containers": [{
                         "name": "operator",
                         "image": settings.image,
+                        "command": ["/usr/local/bin/berth-operator"],
                         "env": [
                             { "name": "BERTH_CLUSTER", "value": settings.cluster },
                             { "name": "BERTH_HTTP", "value": format!("0.0.0.0:{HTTP_PORT}") },

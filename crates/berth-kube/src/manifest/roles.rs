@@ -41,6 +41,22 @@ const OPERATOR_RULES: [Rule; 18] = [
 /// What the operator may do in its own namespace.
 const OWN_RULES: [Rule; 1] = [("coordination.k8s.io", &["leases"], &["create", "get", "update"])];
 
+/// What the server in front of the cluster may do: see what the operator sees, and change what people ask it to.
+const SERVER_RULES: [Rule; 10] = [
+    ("", &["nodes"], &["list", "patch", "watch"]),
+    ("resource.k8s.io", &["resourceclaims", "resourceslices"], SEE),
+    ("scheduling.k8s.io", &["podgroups"], SEE),
+    (names::GROUP, &["nodepools"], SEE),
+    (names::GROUP, &["departments", "projects"], &["create", "delete", "get", "list", "update", "watch"]),
+    (names::GROUP, &["workloads"], &["create", "delete", "get", "list", "patch", "watch"]),
+    // How far workloads are, and when they saved their state.
+    (names::GROUP, &["workloads/status"], &["patch"]),
+    ("", &["pods"], &["list", "patch", "watch"]),
+    ("", &["pods/log"], &["get"]),
+    // A node that is being emptied.
+    ("", &["pods/eviction"], &["create"]),
+];
+
 /// What people may do who submit work, where they are members.
 const RESEARCHER_RULES: [Rule; 4] = [
     (names::GROUP, &["workloads"], &["create", "delete", "get", "list", "patch", "update", "watch"]),
@@ -70,6 +86,11 @@ pub fn operator_rules() -> Vec<Value> {
 /// What the operator may do in its own namespace, as rules of a role.
 pub fn own_rules() -> Vec<Value> {
     rules(&OWN_RULES)
+}
+
+/// What the server in front of the cluster may do, as rules of a cluster role.
+pub fn server_rules() -> Vec<Value> {
+    rules(&SERVER_RULES)
 }
 
 /// What members of a project may do in its namespaces, as rules of a cluster role.

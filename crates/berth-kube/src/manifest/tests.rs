@@ -11,6 +11,7 @@ fn the_committed_manifest_is_that_of_the_code() {
 fn the_rights_in_the_chart_are_those_of_the_code() {
     fresh("deploy/helm/berth/files/operator-rules.yaml", &[json!({ "rules": operator_rules() })]);
     fresh("deploy/helm/berth/files/own-rules.yaml", &[json!({ "rules": own_rules() })]);
+    fresh("deploy/helm/berth/files/server-rules.yaml", &[json!({ "rules": server_rules() })]);
     fresh("deploy/helm/berth/files/researcher-rules.yaml", &[json!({ "rules": researcher_rules() })]);
     for crd in api::crds() {
         let name = format!("deploy/helm/berth/crds/{}.yaml", crd.spec.names.plural);
@@ -45,7 +46,8 @@ fn settings_reach_every_object_they_are_about() {
 
 #[test]
 fn the_operator_may_do_no_more_than_is_listed() {
-    for rule in operator_rules().iter().chain(&own_rules()).chain(&researcher_rules()) {
+    for rule in operator_rules().iter().chain(&own_rules()).chain(&server_rules()).chain(&researcher_rules())
+    {
         for field in ["apiGroups", "resources", "verbs"] {
             let all = rule[field].as_array().expect("a list");
             assert!(!all.is_empty() && all.iter().all(|one| one != "*"), "{rule}");

@@ -115,8 +115,8 @@ impl Mirror {
         let platform = shared.read();
         let unfinished = platform.find(&made.project, &made.name);
         let workload = unfinished.and_then(|id| platform.workload_view(id, true)).or_else(|| {
-            let over = platform.all_over().into_iter();
-            over.filter(|one| (&one.project, &one.name) == (&made.project, &made.name)).next().cloned()
+            let over = platform.all_over();
+            over.into_iter().find(|one| (&one.project, &one.name) == (&made.project, &made.name)).cloned()
         });
         let answer = |workload| Submitted { workload, warnings: Vec::new() };
         Ok(workload.map(|workload| Json::of(&answer(workload)).expect("answers are JSON")))

@@ -12,3 +12,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+
+{{/* Labels by which everything of the server is found. */}}
+{{- define "berth.serverSelector" -}}
+app.kubernetes.io/name: berth
+app.kubernetes.io/component: server
+{{- end }}
