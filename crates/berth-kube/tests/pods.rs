@@ -14,7 +14,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
 };
 use mirror::{Operator, block_on, cluster, connect, install, until};
-use serde_json::json;
+use serde_json::{Value, json};
 use team::{Team, clear, pod};
 
 #[test]
