@@ -22,6 +22,11 @@ pub const RUN: &str = "berth.dev/run";
 pub const GROUP_NAME: &str = "berth.dev/group";
 /// Annotation of anybody's Pods: how many of their gang must start together.
 pub const GROUP_SIZE: &str = "berth.dev/group-size";
+/// Label of anybody's Pods: `true` when all Pods of their Job start together, `false` when each starts by itself although
+/// its kind would have them start together.
+pub const GANG: &str = "berth.dev/gang";
+/// Label of anybody's Pods: the pool of nodes they go to.
+pub const NODE_POOL: &str = "berth.dev/node-pool";
 /// Label of Pods: the kind of work, one of `train`, `interactive`, `distributed`, `inference`.
 pub const KIND: &str = "berth.dev/kind";
 /// Label of Pods: `true` or `false`, whether they may be evicted; by their kind when absent.

@@ -12,10 +12,13 @@ use crate::{
     lease::{Fence, Leadership, REQUEST},
     seen::{
         Key, Text,
-        objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
+        objects::{
+            ClaimObject, NamespaceObject, NodeObject, PodGroupObject, PodObject, SliceObject,
+            StorageClassObject, VolumeClaimObject, VolumeObject,
+        },
     },
     watch::{Followed, News, follow},
-    world::{Effect, Seen, Settings, World},
+    world::{Effect, Seen, Settings, World, makers_of},
     write::{Ledgers, Requests, WriteError, Writer},
 };
 use anyhow::{Context, Result, bail};
@@ -44,6 +47,8 @@ use tokio::task::JoinSet;
 const AT_ONCE: usize = 20_000;
 /// Explanations between two looks at the news.
 const EXPLANATIONS: usize = 4;
+/// Explanations that are found anew at one time.
+const RENEWALS: usize = 32;
 /// Between tries of something that fails.
 const PAUSE: Duration = Duration::from_millis(300);
 /// The shortest sleep.
@@ -175,7 +180,8 @@ pub async fn run(client: Client, options: Options, stop: impl Future<Output = ()
     };
     let (news, heard) = channel();
     let writer = Writer::new(requests.clone(), ledgers, news.clone());
-    let (kinds, _watches) = watch_all(&client, &news);
+    let (mut kinds, mut watches) = watch_all(&client, &news);
+    watch_for_deciding(&client, &news, &mut kinds, &mut watches);
     let (over, ended) = tokio::sync::oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
     let policy = options.policy.clone();
@@ -236,19 +242,31 @@ async fn end(fence: &Fence, requests: &Requests, leadership: &Leadership) -> Res
     Ok(())
 }
 
+/// Follows each of these kinds.
+macro_rules! watch {
+    ($kinds:expr, $watches:expr, $client:expr, $news:expr; $($kind:ty),*) => {$(
+        $kinds.insert(<$kind>::PATH);
+        $watches.spawn(follow::<$kind>($client.clone(), $news.clone()));
+    )*};
+}
+
 /// Watches everything that matters, for as long as the set of watches is kept; gives what must have been listed before
 /// anything is decided.
 pub(crate) fn watch_all(client: &Client, news: &Sender<News>) -> (BTreeSet<&'static str>, JoinSet<()>) {
     let (mut kinds, mut watches) = (BTreeSet::new(), JoinSet::new());
-    macro_rules! watch {
-        ($($kind:ty),*) => {$(
-            kinds.insert(<$kind>::PATH);
-            watches.spawn(follow::<$kind>(client.clone(), news.clone()));
-        )*};
-    }
-    watch!(NodeObject, PodObject, SliceObject, ClaimObject, PodGroupObject);
-    watch!(api::Department, api::Project, api::NodePool, api::Workload);
+    watch!(kinds, watches, client, news; NodeObject, PodObject, SliceObject, ClaimObject, PodGroupObject);
+    watch!(kinds, watches, client, news; api::Department, api::Project, api::NodePool, api::Workload);
     (kinds, watches)
+}
+
+/// Watches also what matters only to whoever decides.
+fn watch_for_deciding(
+    client: &Client,
+    news: &Sender<News>,
+    kinds: &mut BTreeSet<&'static str>,
+    watches: &mut JoinSet<()>,
+) {
+    watch!(kinds, watches, client, news; NamespaceObject, VolumeClaimObject, VolumeObject, StorageClassObject);
 }
 
 /// What the API server says, as the engine understands it: nodes, owners, and work where it is. Nothing is decided or written.
@@ -409,7 +427,10 @@ fn decide(
     health: &Health,
     unlisted: BTreeSet<&'static str>,
 ) -> Result<()> {
-    let Some(first) = first_news(heard, unlisted) else { return Ok(()) };
+    let Some(mut first) = first_news(heard, unlisted) else { return Ok(()) };
+    // What runs is counted for whom it runs from the first decision on.
+    let makers = writer.read_makers(makers_of(&first));
+    first.extend(tokio::runtime::Handle::current().block_on(makers));
     let there: HashSet<Text> = first
         .iter()
         .filter_map(|seen| match seen {
@@ -468,6 +489,8 @@ fn decide(
         writer.carry_out(effects);
         if idle && world.has_unexplained() {
             writer.carry_out(world.explain_some(EXPLANATIONS));
+        } else if idle {
+            writer.carry_out(world.renew_some(now(), RENEWALS));
         }
     }
 }

@@ -9,8 +9,12 @@ use crate::{
         Key,
         claim::ClaimSeen,
         node::{NodeSeen, SliceSeen},
-        objects::{ClaimObject, NodeObject, PodGroupObject, PodObject, SliceObject},
+        objects::{
+            ClaimObject, NamespaceObject, NodeObject, PodGroupObject, PodObject, SliceObject,
+            StorageClassObject, VolumeClaimObject, VolumeObject,
+        },
         pod::PodSeen,
+        volume::{StorageClassSeen, VolumeClaimSeen, VolumeSeen},
     },
     world::Seen,
 };
@@ -303,6 +307,28 @@ followed!(
         Some(Seen::NativeGroup { key: group.key(), min })
     },
     |group| Seen::NativeGroupGone(group.key())
+);
+
+followed!(NamespaceObject, "/api/v1/namespaces", |_namespace| Some(Seen::Namespace), |namespace| {
+    Seen::NamespaceGone(namespace.metadata.name.as_str().into())
+});
+followed!(
+    VolumeClaimObject,
+    "/api/v1/persistentvolumeclaims",
+    |claim| Some(Seen::VolumeClaim(Box::new(VolumeClaimSeen::of(claim)))),
+    |claim| Seen::VolumeClaimGone(claim.key())
+);
+followed!(
+    VolumeObject,
+    "/api/v1/persistentvolumes",
+    |volume| Some(Seen::Volume(Box::new(VolumeSeen::of(volume)))),
+    |volume| Seen::VolumeGone(volume.metadata.name.as_str().into())
+);
+followed!(
+    StorageClassObject,
+    "/apis/storage.k8s.io/v1/storageclasses",
+    |class| Some(Seen::StorageClass(StorageClassSeen::of(class))),
+    |class| Seen::StorageClassGone(class.metadata.name.as_str().into())
 );
 
 /// The same for resources of ours, which are read as a whole.

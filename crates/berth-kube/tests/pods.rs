@@ -2,13 +2,11 @@
 //! why when not.
 
 mod mirror;
+mod team;
 
 use berth_testbed::NodeSpec;
 use k8s_openapi::api::{
-    apps::v1::Deployment,
-    batch::v1::Job,
-    core::v1::{Event, Pod},
-    policy::v1::PodDisruptionBudget,
+    apps::v1::Deployment, batch::v1::Job, core::v1::Pod, policy::v1::PodDisruptionBudget,
     resource::v1::ResourceClaimTemplate,
 };
 use kube::{
@@ -17,112 +15,7 @@ use kube::{
 };
 use mirror::{Operator, block_on, cluster, connect, install, until};
 use serde_json::{Value, json};
-
-/// A project with a quota, and a client for its namespace.
-struct Team {
-    client: Client,
-    namespace: String,
-}
-
-impl Team {
-    async fn new(client: &Client, name: &str, quota: u32) -> Self {
-        let projects: Api<berth_kube::api::Project> = Api::all(client.clone());
-        let project = json!({
-            "apiVersion": "berth.dev/v1alpha1", "kind": "Project", "metadata": { "name": name },
-            "spec": { "quota": quota, "allowHostNetwork": true, "allowPrivileged": true },
-        });
-        let project = serde_json::from_value(project).expect("a project");
-        projects.create(&PostParams::default(), &project).await.expect("the project is accepted");
-        let team = Self { client: client.clone(), namespace: format!("berth-{name}") };
-        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = team.api();
-        until("the namespace of a project", async || {
-            let default = accounts.get_opt("default").await.is_ok_and(|found| found.is_some());
-            default && accounts.get_opt("berth-workload").await.is_ok_and(|found| found.is_some())
-        })
-        .await;
-        team
-    }
-
-    fn api<K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
-
-    async fn create<K>(&self, object: Value)
-    where
-        K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
-            + serde::de::DeserializeOwned
-            + serde::Serialize
-            + Clone
-            + std::fmt::Debug,
-    {
-        let object: K = serde_json::from_value(object).expect("an object");
-        self.api::<K>().create(&PostParams::default(), &object).await.expect("it is accepted");
-    }
-
-    async fn pods(&self, labels: &str) -> Vec<Pod> {
-        let pods: Api<Pod> = self.api();
-        pods.list(&ListParams::default().labels(labels)).await.expect("the API server answers").items
-    }
-
-    /// The nodes of Pods that are on one and not leaving it.
-    async fn nodes(&self, labels: &str) -> Vec<String> {
-        let pods = self.pods(labels).await;
-        let there = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        there.filter_map(|pod| pod.spec?.node_name).collect()
-    }
-
-    async fn until_bound(&self, labels: &str, count: usize) -> Vec<String> {
-        until(&format!("{count} Pods of {labels} are bound"), async || {
-            self.nodes(labels).await.len() == count
-        })
-        .await;
-        self.nodes(labels).await
-    }
-
-    /// Waits until a Pod is told that it waits for this reason.
-    async fn until_told(&self, pod: &str, reason: &str) {
-        let pods: Api<Pod> = self.api();
-        let events: Api<Event> = self.api();
-        until(&format!("{pod} is told {reason}"), async || {
-            let found = pods.get(pod).await.expect("it is there");
-            let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
-            let told = conditions.iter().any(|one| {
-                one.type_ == "PodScheduled"
-                    && one.message.as_deref().is_some_and(|text| text.starts_with(reason))
-            });
-            let events = events.list(&ListParams::default()).await.expect("the API server answers");
-            let noted = events.items.iter().any(|event| {
-                event.involved_object.name.as_deref() == Some(pod) && event.reason.as_deref() == Some(reason)
-            });
-            told && noted
-        })
-        .await;
-    }
-}
-
-/// A Pod that asks for counted GPUs.
-fn pod(name: &str, gpus: u32, more: Value) -> Value {
-    let mut pod = json!({
-        "metadata": { "name": name, "labels": { "app": name } },
-        "spec": {
-            "schedulerName": "berth",
-            "containers": [{ "name": "main", "image": "none", "resources": { "limits": { "nvidia.com/gpu": gpus } } }],
-        },
-    });
-    merge(&mut pod, more);
-    pod
-}
-
-fn merge(into: &mut Value, more: Value) {
-    match (into, more) {
-        (Value::Object(into), Value::Object(more)) => {
-            for (key, value) in more {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, more) => *into = more,
-    }
-}
+use team::{Team, clear, pod};
 
 #[test]
 fn pods_of_anybody_are_placed_as_they_should_be() {
@@ -141,7 +34,6 @@ fn pods_of_anybody_are_placed_as_they_should_be() {
         a_native_group_starts_together(&client).await;
         claims_of_templates_share_a_device(&client).await;
         whoever_cannot_be_placed_is_told_why(&client).await;
-        a_master_and_its_workers_are_one_gang(&client).await;
         a_disruption_budget_sends_reclaim_elsewhere(&client).await;
         operator.stop().await;
     });
@@ -298,57 +190,6 @@ async fn whoever_cannot_be_placed_is_told_why(client: &Client) {
     clear(&stray).await;
 }
 
-/// The report's manifests for training on two nodes: a Job that ends and a Deployment that never does.
-async fn a_master_and_its_workers_are_one_gang(client: &Client) {
-    let team = Team::new(client, "multi", 16).await;
-    let template = |role: &str, restart: &str| {
-        json!({
-            "metadata": {
-                "labels": { "app": role, "berth.dev/group": "imagenet" },
-                "annotations": { "berth.dev/group-size": "2" },
-            },
-            "spec": {
-                "schedulerName": "berth", "restartPolicy": restart, "hostNetwork": true,
-                "volumes": [{ "name": "dshm", "emptyDir": { "medium": "Memory" } }],
-                "containers": [{
-                    "name": role, "image": "none", "securityContext": { "privileged": true },
-                    "resources": { "limits": { "nvidia.com/gpu": 8 } },
-                    "volumeMounts": [{ "name": "dshm", "mountPath": "/dev/shm" }],
-                }],
-            },
-        })
-    };
-    team.create::<Deployment>(json!({
-        "metadata": { "name": "worker" },
-        "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "worker" } }, "template": template("worker", "Always") },
-    }))
-    .await;
-    until("the worker is made", async || team.pods("app=worker").await.len() == 1).await;
-    assert!(team.nodes("app=worker").await.is_empty(), "the worker waits for its master");
-    team.create::<Job>(json!({
-        "metadata": { "name": "master" },
-        "spec": { "backoffLimit": 5, "template": template("master", "Never") },
-    }))
-    .await;
-    let mut nodes = team.until_bound("berth.dev/group=imagenet", 2).await;
-    nodes.sort();
-    nodes.dedup();
-    assert_eq!(nodes.len(), 2);
-    let first = team.pods("app=worker").await[0].name_any();
-    let pods: Api<Pod> = team.api();
-    let master = team.pods("app=master").await[0].name_any();
-    let done = Patch::Merge(json!({ "status": { "phase": "Succeeded" } }));
-    pods.patch_status(&master, &PatchParams::default(), &done).await.expect("it is there");
-    until("the worker is released", async || {
-        let workers = team.pods("app=worker").await;
-        workers.iter().all(|pod| pod.name_any() != first) && team.nodes("app=worker").await.is_empty()
-    })
-    .await;
-    let deployments: Api<Deployment> = team.api();
-    deployments.delete("worker", &Default::default()).await.expect("it is there");
-    clear(&team).await;
-}
-
 async fn a_disruption_budget_sends_reclaim_elsewhere(client: &Client) {
     let borrower = Team::new(client, "borrower", 0).await;
     for name in ["held", "free1", "free2", "free3"] {
@@ -377,12 +218,4 @@ async fn a_disruption_budget_sends_reclaim_elsewhere(client: &Client) {
     assert_eq!(left, ["free1", "free2", "held"], "the one without a budget went");
     clear(&owner).await;
     clear(&borrower).await;
-}
-
-async fn clear(team: &Team) {
-    let pods: Api<Pod> = team.api();
-    let all = ListParams::default();
-    pods.delete_collection(&Default::default(), &all).await.expect("Pods go");
-    until("no Pod is left", async || pods.list(&all).await.expect("the API server answers").items.is_empty())
-        .await;
 }

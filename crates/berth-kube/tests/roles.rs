@@ -10,8 +10,10 @@ use berth_kube::{
 use berth_testbed::{Asked, Cluster, NodeSpec, Right, rights_of};
 use faulty::Operator;
 use k8s_openapi::api::{
-    core::v1::{Pod, ServiceAccount},
+    batch::v1::Job,
+    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount},
     resource::v1::ResourceClaimTemplate,
+    storage::v1::StorageClass,
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -173,6 +175,8 @@ async fn work(client: &Client, cluster: &Cluster, operator: Operator, account: &
         until("it is bound", async || bound(&name).await).await;
         pods.delete(&name, &DeleteParams::default()).await.expect("it is there");
     }
+    makers(client).await;
+    volumes(client).await;
     // Something waits and is told why; something borrowed is taken back.
     let many = json!({ "resources": { "limits": { "nvidia.com/gpu": 8 } } });
     pods.create(&PostParams::default(), &pod("borrows", &many)).await.expect("it is accepted");
@@ -194,4 +198,105 @@ async fn work(client: &Client, cluster: &Cluster, operator: Operator, account: &
     until("it is suspended", async || !bound("later-r1-0").await).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     next.stop();
+}
+
+/// Makers of every kind are read. The cluster does not have most of them, which is found by asking.
+async fn makers(client: &Client) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "berth-team");
+    let owned = [
+        ("kubeflow.org/v1", "PyTorchJob"),
+        ("kubeflow.org/v1", "TFJob"),
+        ("kubeflow.org/v1", "XGBoostJob"),
+        ("kubeflow.org/v1", "PaddleJob"),
+        ("kubeflow.org/v1", "JAXJob"),
+        ("kubeflow.org/v2beta1", "MPIJob"),
+        ("ray.io/v1", "RayCluster"),
+    ];
+    let owned = owned.map(|(version, kind)| {
+        json!({
+            "labels": { "training.kubeflow.org/replica-type": "worker", "ray.io/group": "workers" },
+            "ownerReferences": [{ "apiVersion": version, "kind": kind, "name": "none", "uid": "none", "controller": true }],
+        })
+    });
+    let labelled = [
+        json!({ "jobset.sigs.k8s.io/jobset-name": "none", "jobset.sigs.k8s.io/replicatedjob-name": "workers" }),
+        json!({ "leaderworkerset.sigs.k8s.io/name": "none", "leaderworkerset.sigs.k8s.io/group-index": "0" }),
+    ];
+    let labelled = labelled.map(|labels| json!({ "labels": labels }));
+    for (number, mut meta) in owned.into_iter().chain(labelled).enumerate() {
+        let name = format!("made-{number}");
+        meta["name"] = name.as_str().into();
+        let mut made = serde_json::to_value(pod(&name, &json!({}))).expect("a Pod");
+        made["metadata"] = meta;
+        let made = serde_json::from_value(made).expect("a Pod");
+        pods.create(&PostParams::default(), &made).await.expect("it is accepted");
+        until("it is told that its owner cannot be read", async || {
+            let found = pods.get(&name).await.expect("it is there");
+            let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
+            conditions
+                .iter()
+                .any(|one| one.message.as_deref().is_some_and(|text| text.starts_with("OwnerNotServed")))
+        })
+        .await;
+    }
+    let jobs: Api<Job> = Api::namespaced(client.clone(), "berth-team");
+    let mut template =
+        serde_json::to_value(pod("gang", &json!({ "restartPolicy": "Never" }))).expect("a Pod");
+    template["metadata"] = json!({ "labels": { "berth.dev/gang": "true" } });
+    let job = json!({ "metadata": { "name": "gang" }, "spec": { "parallelism": 2, "completions": 2, "template": template } });
+    jobs.create(&PostParams::default(), &serde_json::from_value(job).expect("a Job"))
+        .await
+        .expect("it is accepted");
+    until("it starts", async || {
+        let found =
+            pods.list(&ListParams::default().labels("job-name=gang")).await.expect("the API server answers");
+        found
+            .items
+            .iter()
+            .filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
+            .count()
+            == 2
+    })
+    .await;
+}
+
+/// A volume is made for the node that was chosen.
+async fn volumes(client: &Client) {
+    let class = json!({
+        "metadata": { "name": "late" }, "provisioner": "volumes.example", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let class = serde_json::from_value(class).expect("a class");
+    classes.create(&PostParams::default(), &class).await.expect("it is accepted");
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), "berth-team");
+    let size = json!({ "storage": "1Gi" });
+    let claim = json!({
+        "metadata": { "name": "data" },
+        "spec": { "accessModes": ["ReadWriteMany"], "storageClassName": "late", "resources": { "requests": size } },
+    });
+    let claim = serde_json::from_value(claim).expect("a claim");
+    claims.create(&PostParams::default(), &claim).await.expect("it is accepted");
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "berth-team");
+    let uses = json!({ "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }] });
+    pods.create(&PostParams::default(), &pod("uses", &uses)).await.expect("it is accepted");
+    until("a node is chosen", async || {
+        let claim = claims.get("data").await.expect("it is there");
+        claim.annotations().contains_key("volume.kubernetes.io/selected-node")
+    })
+    .await;
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let volume = json!({
+        "metadata": { "name": "data" },
+        "spec": {
+            "capacity": size, "accessModes": ["ReadWriteMany"], "storageClassName": "late",
+            "claimRef": { "namespace": "berth-team", "name": "data" },
+            "nfs": { "server": "storage.example", "path": "/data" },
+        },
+    });
+    let volume = serde_json::from_value(volume).expect("a volume");
+    volumes.create(&PostParams::default(), &volume).await.expect("it is accepted");
+    until("it is bound", async || {
+        pods.get("uses").await.is_ok_and(|pod| pod.spec.is_some_and(|spec| spec.node_name.is_some()))
+    })
+    .await;
 }

@@ -11,17 +11,27 @@ const READ: &[&str] = &["get", "list", "watch"];
 const SEE: &[&str] = &["list", "watch"];
 
 /// What the operator may do in the whole cluster.
-const OPERATOR_RULES: [Rule; 18] = [
+const OPERATOR_RULES: [Rule; 26] = [
     // What is there.
     ("", &["nodes"], SEE),
     ("resource.k8s.io", &["resourceslices"], SEE),
     ("scheduling.k8s.io", &["podgroups"], SEE),
     (names::GROUP, &["departments", "nodepools", "workloads"], SEE),
     (names::GROUP, &["projects"], READ),
+    // Whoever made Pods that wait says how many of them start together.
+    ("batch", &["jobs"], &["get"]),
+    ("jobset.x-k8s.io", &["jobsets"], &["get"]),
+    ("leaderworkerset.x-k8s.io", &["leaderworkersets"], &["get"]),
+    ("kubeflow.org", &["jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"], &["get"]),
+    ("ray.io", &["rayclusters"], &["get"]),
     // Pods of workloads are made and taken away; those of others are bound and evicted.
     ("", &["pods"], &["create", "delete", "get", "list", "watch"]),
     ("", &["pods/binding", "pods/eviction"], &["create"]),
     ("", &["pods/status"], &["patch"]),
+    // Volumes: where they can be reached, and for which node one is to be made.
+    ("", &["persistentvolumes"], SEE),
+    ("storage.k8s.io", &["storageclasses"], SEE),
+    ("", &["persistentvolumeclaims"], &["get", "list", "patch", "watch"]),
     // Devices: the ledger of the node, then the claim.
     (names::GROUP, &["deviceledgers"], &["create", "get", "list", "update"]),
     ("resource.k8s.io", &["resourceclaims"], &["create", "get", "list", "patch", "watch"]),
@@ -33,7 +43,7 @@ const OPERATOR_RULES: [Rule; 18] = [
     ("", &["services"], &["create", "patch"]),
     ("networking.k8s.io", &["ingresses"], &["create", "patch"]),
     // What projects get.
-    ("", &["namespaces"], &["create", "get", "patch"]),
+    ("", &["namespaces"], &["create", "get", "list", "patch", "watch"]),
     ("", &["serviceaccounts"], &["create", "patch"]),
     ("rbac.authorization.k8s.io", &["rolebindings"], &["create", "patch"]),
 ];

@@ -5,10 +5,12 @@
 //! ```
 
 pub(crate) mod claim;
+pub(crate) mod maker;
 pub(crate) mod node;
 pub(crate) mod nodes_for;
 pub(crate) mod objects;
 pub(crate) mod pod;
+pub(crate) mod volume;
 
 pub(crate) use crate::convert::Refusal;
 use std::sync::Arc;

@@ -12,6 +12,8 @@ pub(crate) struct NodesFor {
     labels: BTreeMap<String, String>,
     terms: Option<NodeTerms>,
     tolerations: Vec<Toleration>,
+    /// Where its volumes can be reached: all of these hold.
+    volumes: Vec<NodeTerms>,
     /// Bytes of local disk that one Pod asks for; held against all that a node has.
     disk: u64,
 }
@@ -39,7 +41,14 @@ impl NodesFor {
             .collect();
         tolerations.sort_unstable();
         tolerations.dedup();
-        Self { labels: labels.clone(), terms, tolerations, disk }
+        Self { labels: labels.clone(), terms, tolerations, disk, volumes: Vec::new() }
+    }
+
+    /// The same with volumes that can be reached from some nodes only.
+    pub(crate) fn with_volumes(&self, mut volumes: Vec<NodeTerms>) -> Self {
+        volumes.sort_unstable();
+        volumes.dedup();
+        Self { volumes, ..self.clone() }
     }
 
     /// Whether a node is one of them.
@@ -47,8 +56,9 @@ impl NodesFor {
         self.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && self
                 .terms
-                .as_ref()
-                .is_none_or(|terms| terms.node_selector_terms.iter().any(|term| term_accepts(term, node)))
+                .iter()
+                .chain(&self.volumes)
+                .all(|terms| terms.node_selector_terms.iter().any(|term| term_accepts(term, node)))
             && node.taints.iter().all(|taint| {
                 !bars(taint) || self.tolerations.iter().any(|toleration| tolerates(toleration, taint))
             })

@@ -2,7 +2,7 @@
 //! is of no interest to a scheduler and there are many of them.
 
 use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// Labels, annotations, selectors, amounts.
@@ -124,8 +124,26 @@ pub(crate) struct Container {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Resources {
+    #[serde(deserialize_with = "amounts")]
     pub(crate) requests: Texts,
+    #[serde(deserialize_with = "amounts")]
     pub(crate) limits: Texts,
+}
+
+/// Amounts of Pods are texts; in templates of other objects they are as somebody wrote them, often numbers.
+fn amounts<'de, D: Deserializer<'de>>(from: D) -> Result<Texts, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Amount {
+        Text(String),
+        Number(serde_json::Number),
+    }
+    let amounts: Option<BTreeMap<String, Amount>> = Option::deserialize(from)?;
+    let text = |amount: Amount| match amount {
+        Amount::Text(text) => text,
+        Amount::Number(number) => number.to_string(),
+    };
+    Ok(amounts.unwrap_or_default().into_iter().map(|(name, amount)| (name, text(amount))).collect())
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -139,6 +157,8 @@ pub(crate) struct PodClaim {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Volume {
+    pub(crate) name: String,
+    pub(crate) ephemeral: Option<serde::de::IgnoredAny>,
     pub(crate) persistent_volume_claim: Option<VolumeClaim>,
     pub(crate) host_path: Option<serde::de::IgnoredAny>,
 }
@@ -385,4 +405,84 @@ pub(crate) struct GroupPolicy {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Gang {
     pub(crate) min_count: u32,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NamespaceObject {
+    pub(crate) metadata: Meta,
+}
+
+/// A claim of a persistent volume.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeClaimObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: VolumeClaimSpec,
+    pub(crate) status: VolumeClaimStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeClaimSpec {
+    pub(crate) volume_name: String,
+    pub(crate) storage_class_name: Option<String>,
+    pub(crate) access_modes: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeClaimStatus {
+    pub(crate) phase: String,
+}
+
+/// A persistent volume.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: VolumeSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeSpec {
+    pub(crate) node_affinity: Option<VolumeAffinity>,
+    pub(crate) claim_ref: Option<ClaimReference>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeAffinity {
+    pub(crate) required: Option<NodeTerms>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClaimReference {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// How volumes of a class are made.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StorageClassObject {
+    pub(crate) metadata: Meta,
+    pub(crate) provisioner: String,
+    pub(crate) volume_binding_mode: String,
+    pub(crate) allowed_topologies: Vec<StorageTopology>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StorageTopology {
+    pub(crate) match_label_expressions: Vec<StorageLabel>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct StorageLabel {
+    pub(crate) key: String,
+    pub(crate) values: Vec<String>,
 }

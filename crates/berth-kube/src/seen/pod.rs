@@ -2,6 +2,7 @@
 
 use super::{
     Key, Refusal, Text,
+    maker::MakerRef,
     nodes_for::NodesFor,
     objects::{Container, PodObject, PodSpec},
 };
@@ -10,12 +11,11 @@ use berth_types::{Bytes, Cpu, Kind, Span, Time};
 use k8s_openapi::api::core::v1 as core;
 use std::{num::NonZeroU8, sync::Arc};
 
-/// Labels or annotations by which Pods name a group, and how many of it must start together: ours, those of the older
-/// scheduler plugins, and those of leaders with their workers.
-const GROUPS: [(&str, &str); 3] = [
+/// Labels or annotations by which Pods name a group, and how many of it must start together: ours, and those of the older
+/// scheduler plugins.
+const GROUPS: [(&str, &str); 2] = [
     (names::GROUP_NAME, names::GROUP_SIZE),
     ("pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"),
-    ("leaderworkerset.sigs.k8s.io/group-key", "leaderworkerset.sigs.k8s.io/size"),
 ];
 
 /// Kinds whose Pods are made again whenever one ends.
@@ -47,6 +47,8 @@ pub(crate) struct PodSeen {
     pub(crate) gpus: PodGpus,
     pub(crate) nodes_for: Arc<NodesFor>,
     pub(crate) member: Member,
+    /// The pool of nodes it names.
+    pub(crate) pool: Option<Text>,
     /// The project it names, which must be that of its namespace.
     pub(crate) project: Option<Text>,
     pub(crate) kind: Kind,
@@ -160,6 +162,8 @@ pub(crate) enum Member {
     Group { name: Text, min: u32 },
     /// With those of a native group, which says how many.
     Native { name: Text },
+    /// With others of whoever made it, which says how many.
+    Made(Box<MakerRef>),
 }
 
 impl PodSeen {
@@ -236,11 +240,18 @@ impl PodSeen {
             _ => Stage::Pending,
         };
         let owner = meta.owner_references.iter().find(|owner| owner.controller);
-        let volumes = spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        let volumes = spec.volumes.iter().filter_map(|volume| match &volume.persistent_volume_claim {
+            Some(claim) => Some(claim.claim_name.as_str().into()),
+            // Kubernetes makes this claim for the Pod, under this name.
+            None => {
+                volume.ephemeral.as_ref().map(|_| format!("{}-{}", meta.name, volume.name).as_str().into())
+            }
+        });
+        let volumes: Vec<Text> = volumes.collect();
         Self {
             beyond: Beyond::of(&spec),
             member: member(&meta, &spec, &mut refuse),
-            volumes: volumes.map(|claim| claim.claim_name.as_str().into()).collect(),
+            volumes,
             uid: meta.uid.as_str().into(),
             key: Key::new(&meta.namespace, &meta.name),
             version: meta.resource_version.as_str().into(),
@@ -258,6 +269,7 @@ impl PodSeen {
             memory: asked.memory,
             gpus,
             nodes_for: Arc::new(NodesFor::new(&spec.node_selector, terms, &spec.tolerations, asked.disk)),
+            pool: annotation(names::NODE_POOL).map(|text| text.as_str().into()),
             project: annotation(names::PROJECT).map(|text| text.as_str().into()),
             kind,
             preemptible,
@@ -313,7 +325,25 @@ fn member(
             }
         }
     }
-    Member::Alone
+    let maker = MakerRef::of(meta);
+    match text(names::GANG).map(String::as_str) {
+        Some("false") => Member::Alone,
+        Some("true") if maker.is_none() => {
+            refuse(
+                "UnsizedGroup",
+                format!(
+                    "{} is for Pods of a Job; {} and {} say which others start together",
+                    names::GANG,
+                    names::GROUP_NAME,
+                    names::GROUP_SIZE
+                ),
+            );
+            Member::Alone
+        }
+        asked => maker
+            .filter(|maker| maker.is_gang() || asked == Some("true"))
+            .map_or(Member::Alone, |maker| Member::Made(Box::new(maker))),
+    }
 }
 
 /// Kubernetes has a kind of this name too.
@@ -388,6 +418,14 @@ fn asked(spec: &PodSpec) -> Result<Asked, String> {
         disk: sum.disk,
         gpus: NonZeroU8::new(gpus),
     })
+}
+
+/// Which GPUs Pods of a template ask for, as one text for equal ones; empty when none.
+pub(super) fn gpus_asked(spec: &PodSpec) -> String {
+    let claims: Vec<&str> =
+        spec.resource_claims.iter().filter_map(|one| one.resource_claim_template_name.as_deref()).collect();
+    let counted = asked(spec).ok().and_then(|asked| asked.gpus).map(|gpus| gpus.to_string());
+    counted.unwrap_or_else(|| claims.join("+"))
 }
 
 fn sum(container: &Container) -> Result<Sum, String> {

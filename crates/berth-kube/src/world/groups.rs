@@ -1,19 +1,19 @@
 //! Groups of Pods: each is one workload of the engine, made of a Workload of ours or of Pods that anybody made.
 
-use super::{STRANGERS, Vacancy, World, nodes};
+use super::{Vacancy, World, makers, nodes, volumes};
 use crate::{
     api, convert, guard,
     seen::{
         Key, Refusal, Text,
         claim::ClaimSeen,
+        maker::MakerKey,
         nodes_for::NodesFor,
-        objects::{Texts, Toleration},
         pod::{Member, PodGpus, PodSeen, Stage},
     },
 };
 use berth_types::{
-    AfterStop, DeviceShare, GpuRequest, Kind, Name, Outcome, Phase, Place, Request, Selector, Span, Spread,
-    Task, Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec,
+    AfterStop, DeviceShare, GpuRequest, Name, Phase, Place, Request, Selector, Span, Spread, Task, Tasks,
+    Time, Topology, Workload, WorkloadId, WorkloadSpec, default_pool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::{
@@ -26,6 +26,9 @@ use std::{
 const SAME_SECOND_BITS: u32 = 21;
 const FIRST_SECOND: u64 = 1_577_836_800;
 
+/// The reason of whoever names a pool that is not there.
+pub(super) const UNKNOWN_POOL: &str = "UnknownPool";
+
 /// What makes Pods one group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum GroupKey {
@@ -37,6 +40,10 @@ pub(crate) enum GroupKey {
     Named(Key),
     /// A native group.
     Native(Key),
+    /// Whoever made its Pods, of whom it is not known yet which of them start together.
+    Unread(MakerKey),
+    /// Whoever made its Pods, which of several equal sets, and which part of the set.
+    Made { maker: MakerKey, instance: Text, part: Text },
 }
 
 /// A group of Pods.
@@ -119,8 +126,9 @@ impl World {
     pub(super) fn on_pod(&mut self, mut pod: PodSeen) {
         let uid = pod.uid.clone();
         // Labels can change; with whom a Pod starts cannot.
-        if let Some(before) = self.pods.get(&uid) {
-            pod.member = before.member.clone();
+        match self.pods.get(&uid) {
+            Some(before) => pod.member = before.member.clone(),
+            None => self.resolve(&mut pod.member),
         }
         let before = self.pods.insert(uid.clone(), Arc::new(pod));
         let pod = Arc::clone(&self.pods[&uid]);
@@ -130,12 +138,16 @@ impl World {
             was.iter().for_each(|node| self.count_pod(node, false));
             is.iter().for_each(|node| self.count_pod(node, true));
         }
-        let id = match before.as_ref().and_then(|before| self.by_key.get(&group_key(before))) {
-            Some(id) => *id,
-            // What is over when it is first seen is of interest to the Workload it belongs to, and to nobody else.
-            None if pod.is_over() && !matches!(pod.member, Member::Workload { .. }) => return,
-            None => self.group_of(&pod),
-        };
+        let known = before.as_ref().is_some_and(|before| self.by_key.contains_key(&group_key(before)));
+        // What is over when it is first seen is of interest to the Workload it belongs to, and to nobody else.
+        if known || !pod.is_over() || matches!(pod.member, Member::Workload { .. }) {
+            self.join_group(&pod);
+        }
+    }
+
+    /// Adds a Pod to the group it belongs to.
+    pub(super) fn join_group(&mut self, pod: &PodSeen) {
+        let (id, uid) = (self.group_of(pod), pod.uid.clone());
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.pods.insert(uid.clone());
         if let Member::Workload { rank, run, .. } = pod.member
@@ -147,6 +159,7 @@ impl World {
         if let PodGpus::Claimed(key) = &pod.gpus {
             self.claim_users.insert(key.clone(), id);
         }
+        self.use_volumes(&pod.key.namespace, &pod.volumes, &pod.uid, id);
         self.dirty.insert(id);
     }
 
@@ -158,6 +171,7 @@ impl World {
         if let PodGpus::Claimed(key) = &pod.gpus {
             self.claim_users.remove(key);
         }
+        self.leave_volumes(&pod.key.namespace, &pod.volumes, uid);
         let Some(id) = self.by_key.get(&group_key(&pod)).copied() else { return };
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.pods.remove(uid);
@@ -188,15 +202,18 @@ impl World {
             group.submitted = queued_at(&workload);
             group.remember(&workload);
         }
-        group.workload = Some(workload);
+        group.workload = Some(Arc::clone(&workload));
+        let claims = volumes::claims_of(&workload);
+        self.use_volumes(&namespace.into(), &claims, &uid.into(), id);
         self.dirty.insert(id);
     }
 
     pub(super) fn on_workload_gone(&mut self, key: &Key) {
         let Some(id) = self.by_key.get(&GroupKey::Workload(key.clone())).copied() else { return };
-        if let Some(group) = self.groups.get_mut(&id) {
-            group.workload = None;
-            self.dirty.insert(id);
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        self.dirty.insert(id);
+        if let Some(workload) = group.workload.take() {
+            self.leave_volumes(&key.namespace, &volumes::claims_of(&workload), &key.name);
         }
     }
 
@@ -205,8 +222,9 @@ impl World {
         if let Some(id) = self.by_key.get(&key) {
             return *id;
         }
+        let is_alone = matches!(key, GroupKey::Pod(_));
         let id = self.new_group(key, pod.key.namespace.clone(), pod.created);
-        let owner = pod.owner.as_ref().filter(|_| pod.node.is_none());
+        let owner = pod.owner.as_ref().filter(|_| is_alone && pod.node.is_none());
         let vacancy = owner.and_then(|owner| self.vacancies.get_mut(owner)?.pop_front());
         if let Some(vacancy) = vacancy {
             let group = self.groups.get_mut(&id).expect("it is there now");
@@ -231,6 +249,7 @@ impl World {
     fn new_group(&mut self, key: GroupKey, namespace: Text, submitted: Time) -> WorkloadId {
         let id = self.next_number(submitted);
         self.by_key.insert(key.clone(), id);
+        self.join_maker(&key, id);
         let group = Group {
             key,
             namespace,
@@ -280,35 +299,6 @@ impl World {
         }
     }
 
-    /// Pods that are on nodes although nobody can be made to pay for them, or nobody wants them any more: they take what they
-    /// take, and those that nobody wants are to go.
-    fn unaccounted(&mut self, id: WorkloadId, unwanted: bool) -> Option<Wanted> {
-        let pods: Vec<Arc<PodSeen>> = self.bound_pods(id).into_values().collect();
-        let first = pods.first()?.clone();
-        let request = self.request_of(&pods).ok()?;
-        let mut places = Vec::new();
-        for (rank, pod) in pods.iter().enumerate() {
-            places.push(self.place_of(id, rank as u32, pod, &request, &places)?);
-        }
-        let mut spec = self.stranger_spec(&first, request, places.first()?.node);
-        spec.tasks = Tasks::new(pods.len() as u32, pods.len() as u32)?;
-        spec.grace = pods.iter().map(|pod| pod.grace).max().unwrap_or(Span::ZERO);
-        let mut workload = Workload::submitted(id, spec, self.groups[&id].submitted);
-        let run = pods.iter().filter_map(|pod| run_of(pod)).max();
-        let group = self.groups.get_mut(&id)?;
-        group.run = group.run.max(run.unwrap_or(1));
-        let rank = |pod: &PodSeen| Rank::of(pod, unwanted && pod.leaving);
-        group.ranks = (0..).zip(pods.iter().map(|pod| rank(pod))).collect();
-        workload.phase = if unwanted {
-            Phase::Stopping { leaving: places, then: AfterStop::Finish(Outcome::Cancelled) }
-        } else {
-            let since = pods.iter().map(|pod| pod.started.unwrap_or(pod.created)).min()?;
-            let tasks = places.into_iter().map(|place| Task { place, extra: false }).collect();
-            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false }
-        };
-        Some(Wanted::There(Box::new(workload)))
-    }
-
     fn wanted_workload(&mut self, id: WorkloadId) -> Result<Wanted, Refusal> {
         let group = &self.groups[&id];
         let Some(workload) = group.workload.clone() else { return Ok(Wanted::Over) };
@@ -323,10 +313,12 @@ impl World {
             convert::workload_spec(&workload, project, workload.spec.user.as_deref().unwrap_or(""))?;
         // Failures are counted here, where they can be waited out.
         spec.retry_limit = 0;
+        let bound = !self.bound_pods(id).is_empty();
+        spec.pool = self.known_pool(spec.pool, bound)?;
         if matches!(spec.request.gpu, GpuRequest::Fraction { .. } | GpuRequest::Memory { .. }) {
             demand(&mut spec.selector, nodes::DEVICES_LABEL, nodes::PUBLISHED.into());
         }
-        let nodes_for = Arc::new(tolerated(&workload)?);
+        let nodes_for = self.nodes_for_workload(&workload, bound)?;
         let label = self.hold_demand(id, &nodes_for);
         demand(&mut spec.selector, &label, nodes::yes());
         Ok(self.with_phase(id, spec))
@@ -357,6 +349,7 @@ impl World {
                 "devices of a start that came to nothing are being given back",
             ));
         }
+        let there = pods.iter().filter(|pod| !pod.gated).count() as u32;
         let min = match &group.key {
             GroupKey::Native(key) => *self.native.get(key).ok_or_else(|| {
                 Refusal::new(
@@ -365,9 +358,10 @@ impl World {
                 )
             })?,
             GroupKey::Named(_) => pods.iter().map(|pod| group_min(pod)).max().unwrap_or(1),
+            GroupKey::Unread(_) | GroupKey::Made { .. } => self.size_by_maker(id, there)?,
             _ => 1,
         };
-        let there = pods.iter().filter(|pod| !pod.gated).count() as u32;
+        let group = &self.groups[&id];
         if there < min && !bound {
             let message = format!("{there} of {min} Pods that start together are there");
             return Err(Refusal::new("GroupIncomplete", message));
@@ -396,14 +390,10 @@ impl World {
             }
             PodGpus::None => {}
         }
-        if pods.iter().any(|pod| pod.nodes_for != first.nodes_for) {
-            return Err(Refusal::new(
-                "MixedGroup",
-                "its Pods demand different nodes; those that start together must demand the same",
-            ));
-        }
-        let label = self.hold_demand(id, &first.nodes_for);
+        let nodes_for = self.nodes_for_pods(&pods, bound)?;
+        let label = self.hold_demand(id, &nodes_for);
         demand(&mut selector, &label, nodes::yes());
+        let pool = self.pool_asked(&pods, bound)?;
         let tasks = Tasks::new(min.max(1), there.max(min)).ok_or_else(|| {
             Refusal::new("GroupTooLarge", format!("{there} Pods in one group; at most {} can be", Tasks::MAX))
         })?;
@@ -414,7 +404,7 @@ impl World {
             kind: first.kind,
             request,
             tasks,
-            pool: self.pool_asked(&first),
+            pool,
             selector,
             topology: Topology::default(),
             spread: Spread::Pack,
@@ -428,13 +418,30 @@ impl World {
         Ok(self.with_phase(id, spec))
     }
 
-    /// The pool whose nodes a Pod names, or the one everything is in.
-    fn pool_asked(&self, _pod: &PodSeen) -> Name {
-        berth_types::default_pool()
+    /// The pool that Pods name, or the one everything else is in.
+    fn pool_asked(&self, pods: &[Arc<PodSeen>], bound: bool) -> Result<Name, Refusal> {
+        let mut named: BTreeSet<&Text> = pods.iter().filter_map(|pod| pod.pool.as_ref()).collect();
+        let Some(pool) = named.pop_first() else { return Ok(default_pool()) };
+        if !named.is_empty() && !bound {
+            return Err(Refusal::new(
+                "MixedGroup",
+                "its Pods name different node pools; those that start together go to one",
+            ));
+        }
+        self.known_pool(pool.clone(), bound)
+    }
+
+    /// A pool that is there; for Pods that are on nodes already it is wherever those are.
+    fn known_pool(&self, pool: Name, bound: bool) -> Result<Name, Refusal> {
+        if bound || pool == default_pool() || self.pools.contains_key(&pool) {
+            return Ok(pool);
+        }
+        let text = format!("there is no node pool {pool}: `kubectl get nodepools` shows all");
+        Err(Refusal::new(UNKNOWN_POOL, text))
     }
 
     /// What each task asks for. Pods of one group must ask for the same GPUs; of CPU and memory each gets what the largest asks for.
-    fn request_of(&self, pods: &[Arc<PodSeen>]) -> Result<Request, Refusal> {
+    pub(super) fn request_of(&self, pods: &[Arc<PodSeen>]) -> Result<Request, Refusal> {
         let mut request: Option<Request> = None;
         for pod in pods {
             let (gpu, models) = match &pod.gpus {
@@ -499,64 +506,6 @@ impl World {
         }
     }
 
-    /// A Pod that others placed: it takes what it takes, and is nobody's to move.
-    fn stranger(&mut self, id: WorkloadId, pod: &PodSeen) -> Wanted {
-        let Some(node) = &pod.node else { return Wanted::Over };
-        if self.node_id(node).is_none() {
-            return Wanted::Waits(None);
-        }
-        let gpu = match &pod.gpus {
-            PodGpus::Counted(count) => GpuRequest::Whole(*count),
-            PodGpus::Claimed(key) => match self.claims.get(key) {
-                Some(claim) if claim.taken.is_none() => return Wanted::Waits(None),
-                Some(claim) => claim.asked.as_ref().map_or(GpuRequest::None, |asked| asked.gpu),
-                // A claim of another driver's devices.
-                None => GpuRequest::None,
-            },
-            PodGpus::None | PodGpus::Unmade => GpuRequest::None,
-        };
-        let request = Request { gpu, models: BTreeSet::new(), cpu: pod.cpu, memory: pod.memory };
-        let place = match &pod.gpus {
-            PodGpus::Claimed(key) if self.claims.contains_key(key) => {
-                self.place_of(id, 0, pod, &request, &[])
-            }
-            PodGpus::Counted(_) => self.place_of(id, 0, pod, &request, &[]),
-            _ => self.place_of(id, 0, &PodSeen { gpus: PodGpus::None, ..pod.clone() }, &request, &[]),
-        };
-        let Some(place) = place else { return Wanted::Waits(None) };
-        let spec = self.stranger_spec(pod, request, place.node);
-        let mut workload = Workload::submitted(id, spec, pod.created);
-        let group = self.groups.get_mut(&id).expect("a group that is looked at");
-        group.ranks = BTreeMap::from([(0, Rank::of(pod, false))]);
-        let tasks = vec![Task { place, extra: false }];
-        let since = pod.started.unwrap_or(pod.created);
-        workload.phase =
-            Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false };
-        Wanted::There(Box::new(workload))
-    }
-
-    /// What the engine knows of Pods that nobody pays for.
-    fn stranger_spec(&self, pod: &PodSeen, request: Request, node: berth_types::NodeId) -> WorkloadSpec {
-        let pool = self.engine.nodes()[&node].pool();
-        WorkloadSpec {
-            name: pod.key.to_string(),
-            project: STRANGERS,
-            user: String::new(),
-            kind: Kind::Inference,
-            request,
-            tasks: Tasks::ONE,
-            pool,
-            selector: Selector::default(),
-            topology: Topology::default(),
-            spread: Spread::Pack,
-            priority: i32::MAX,
-            preemptible: false,
-            max_run: None,
-            retry_limit: 0,
-            grace: Span::ZERO,
-        }
-    }
-
     /// A group as the engine is to know it: in the queue, or where its Pods are already.
     fn with_phase(&mut self, id: WorkloadId, spec: WorkloadSpec) -> Wanted {
         let group = &self.groups[&id];
@@ -577,6 +526,10 @@ impl World {
                 None => return Wanted::Waits(None),
             }
         }
+        // A pool may have got other nodes since; whoever is on one is in its pool.
+        if let Some(node) = places.first().and_then(|place| self.engine.nodes().get(&place.node)) {
+            workload.spec.pool = node.pool();
+        }
         let (run, succeeded) = (pods.values().filter_map(|pod| run_of(pod)).max(), self.succeeded(id));
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
         group.run = group.run.max(run.unwrap_or(1));
@@ -596,7 +549,7 @@ impl World {
     }
 
     /// Pods of a group that are on nodes and not over, by rank. Pods of earlier runs are left out.
-    fn bound_pods(&self, id: WorkloadId) -> BTreeMap<u32, Arc<PodSeen>> {
+    pub(super) fn bound_pods(&self, id: WorkloadId) -> BTreeMap<u32, Arc<PodSeen>> {
         let group = &self.groups[&id];
         let mut pods: Vec<&Arc<PodSeen>> = group
             .pods
@@ -628,7 +581,7 @@ impl World {
     }
 
     /// The place of a Pod that is on a node already.
-    fn place_of(
+    pub(super) fn place_of(
         &mut self,
         of: WorkloadId,
         rank: u32,
@@ -672,6 +625,7 @@ impl World {
     pub(super) fn drop_group(&mut self, id: WorkloadId) {
         let Some(group) = self.groups.remove(&id) else { return };
         self.by_key.remove(&group.key);
+        self.leave_maker(&group.key, id);
         if let Some(demand) = &group.demand {
             self.demand_dropped(demand);
         }
@@ -680,12 +634,17 @@ impl World {
 
 impl Rank {
     /// A task whose Pod is on a node.
-    fn of(pod: &PodSeen, told: bool) -> Self {
+    pub(super) fn of(pod: &PodSeen, told: bool) -> Self {
         Self { pod: Some(pod.uid.clone()), ordered: false, gone: false, told }
     }
 }
 
 impl Group {
+    /// Whether its Pods start together because they, or somebody for them, say so.
+    pub(super) fn is_gang(&self) -> bool {
+        matches!(self.key, GroupKey::Named(_) | GroupKey::Native(_) | GroupKey::Made { .. })
+    }
+
     /// Pods that have a part in the present run.
     pub(super) fn in_run(&self) -> HashSet<&Text> {
         self.ranks.values().filter(|rank| !rank.gone).filter_map(|rank| rank.pod.as_ref()).collect()
@@ -717,6 +676,7 @@ fn group_key(pod: &PodSeen) -> GroupKey {
         Member::Workload { uid, .. } => GroupKey::Workload(named(uid)),
         Member::Group { name, .. } => GroupKey::Named(named(name)),
         Member::Native { name } => GroupKey::Native(named(name)),
+        Member::Made(made) => makers::group_key(made),
     }
 }
 
@@ -737,24 +697,7 @@ pub(super) fn run_of(pod: &PodSeen) -> Option<u32> {
 fn group_name(group: &Group, first: &PodSeen) -> String {
     match &group.key {
         GroupKey::Named(key) | GroupKey::Native(key) => key.to_string(),
+        GroupKey::Made { maker, instance, .. } => makers::group_name(maker, instance),
         _ => first.key.to_string(),
     }
-}
-
-/// What the Pods of a Workload demand of a node besides its labels: that they tolerate its taints.
-fn tolerated(workload: &api::Workload) -> Result<NodesFor, Refusal> {
-    let template = guard::template(workload)?.and_then(|template| template.0.spec).unwrap_or_default();
-    let text = |text: Option<String>| text.unwrap_or_default();
-    let tolerations: Vec<Toleration> = template
-        .tolerations
-        .unwrap_or_default()
-        .into_iter()
-        .map(|one| Toleration {
-            key: text(one.key),
-            operator: text(one.operator),
-            value: text(one.value),
-            effect: text(one.effect),
-        })
-        .collect();
-    Ok(NodesFor::new(&Texts::new(), None, &tolerations, 0))
 }

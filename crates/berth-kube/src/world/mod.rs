@@ -9,19 +9,27 @@
 
 mod clear;
 mod groups;
+mod makers;
 mod nodes;
 mod owners;
+mod renew;
 mod settle;
 mod start;
 mod status;
+mod strangers;
+mod volumes;
 
+pub(crate) use makers::makers_of;
 pub(crate) use start::{EvictOrder, StartOrder, StartTask, WaitingClaim, WaitingPod};
+pub(crate) use volumes::UnboundVolume;
 
 use crate::seen::{
-    Key, Text,
+    Key, Refusal, Text,
     claim::ClaimSeen,
+    maker::{MakerKey, MakerSeen},
     node::{NodeSeen, SliceSeen},
     pod::PodSeen,
+    volume::{StorageClassSeen, VolumeClaimSeen, VolumeSeen},
 };
 use berth_engine::Engine;
 use berth_types::{Action, Change, Policy, ProjectId, Span, State, Time, WorkloadId};
@@ -50,6 +58,19 @@ pub(crate) enum Seen {
         min: u32,
     },
     NativeGroupGone(Key),
+    Namespace,
+    NamespaceGone(Text),
+    VolumeClaim(Box<VolumeClaimSeen>),
+    VolumeClaimGone(Key),
+    Volume(Box<VolumeSeen>),
+    VolumeGone(Text),
+    StorageClass(StorageClassSeen),
+    StorageClassGone(Text),
+    /// Whoever made Pods was read, or why it could not be.
+    Maker {
+        maker: MakerKey,
+        found: Result<MakerSeen, Refusal>,
+    },
     Department(Arc<crate::api::Department>),
     DepartmentGone(Text),
     Project(Arc<crate::api::Project>),
@@ -96,6 +117,8 @@ pub(crate) struct StartFailure {
 pub(crate) enum Effect {
     Start(StartOrder),
     Evict(EvictOrder),
+    /// Whoever made Pods that wait is read, because it says how many of them start together.
+    Read(MakerKey),
     /// A start made this Pod, and no watch has told of it: it is asked for.
     Seek {
         workload: WorkloadId,
@@ -149,6 +172,8 @@ pub(crate) struct World {
     pub(crate) owners: owners::Owners,
     claims: HashMap<Key, ClaimSeen>,
     native: HashMap<Key, u32>,
+    makers: makers::Makers,
+    volumes: volumes::Volumes,
     pub(crate) pods: HashMap<Text, Arc<PodSeen>>,
     pub(crate) groups: BTreeMap<WorkloadId, Group>,
     by_key: HashMap<GroupKey, WorkloadId>,
@@ -160,6 +185,7 @@ pub(crate) struct World {
     outdated: BTreeSet<Text>,
     /// Groups that wait, and have not been told why since something changed about them.
     unexplained: BTreeSet<WorkloadId>,
+    renewals: renew::Renewals,
     /// Groups to settle.
     dirty: BTreeSet<WorkloadId>,
     /// When a group is to be looked at again.
@@ -191,6 +217,8 @@ impl World {
             owners: owners::Owners::default(),
             claims: HashMap::new(),
             native: HashMap::new(),
+            makers: makers::Makers::default(),
+            volumes: volumes::Volumes::default(),
             pods: HashMap::new(),
             groups: BTreeMap::new(),
             by_key: HashMap::new(),
@@ -198,6 +226,7 @@ impl World {
             vacancies: HashMap::new(),
             outdated: BTreeSet::new(),
             unexplained: BTreeSet::new(),
+            renewals: renew::Renewals::default(),
             dirty: BTreeSet::new(),
             due: BTreeSet::new(),
             wake: None,
@@ -243,6 +272,7 @@ impl World {
     pub(crate) fn step(&mut self, now: Time, seen: impl IntoIterator<Item = Seen>) -> Vec<Effect> {
         self.now = now;
         for one in seen {
+            self.renewals.changed(now);
             self.take(one);
         }
         self.tell_owners();
@@ -256,6 +286,7 @@ impl World {
             let plan = self.engine.plan(now);
             self.wake = plan.wake;
             for action in &plan.actions {
+                self.renewals.changed(now);
                 self.on_decided(action);
             }
             if plan.actions.is_empty() && self.dirty.is_empty() {
@@ -272,7 +303,7 @@ impl World {
 
     /// The next instant at which time alone changes something.
     pub(crate) fn next_instant(&self) -> Option<Time> {
-        self.due.first().map(|(at, _)| *at).into_iter().chain(self.wake).min()
+        self.due.first().map(|(at, _)| *at).into_iter().chain(self.wake).chain(self.renewals.next).min()
     }
 
     fn take(&mut self, seen: Seen) {
@@ -299,6 +330,16 @@ impl World {
                 self.touch_native(&key);
                 self.native.remove(&key);
             }
+            // What matters of a namespace is that it is gone.
+            Seen::Namespace => {}
+            Seen::NamespaceGone(name) => self.on_namespace_gone(&name),
+            Seen::VolumeClaim(claim) => self.on_volume_claim(*claim),
+            Seen::VolumeClaimGone(key) => self.on_volume_claim_gone(&key),
+            Seen::Volume(volume) => self.on_volume(*volume),
+            Seen::VolumeGone(name) => self.on_volume_gone(&name),
+            Seen::StorageClass(class) => self.on_storage_class(class),
+            Seen::StorageClassGone(name) => self.on_storage_class_gone(&name),
+            Seen::Maker { maker, found } => self.on_maker(maker, found),
             Seen::Department(department) => self.on_department(department),
             Seen::DepartmentGone(name) => self.on_department_gone(&name),
             Seen::Project(project) => self.on_project(project),
@@ -375,6 +416,10 @@ fn first_look_order(seen: &Seen) -> (u8, u64, String) {
         Seen::Node(node) => (4, node.traits.name.len() as u64, node.traits.name.clone()),
         Seen::Claim(claim) => (5, 0, claim.key.to_string()),
         Seen::NativeGroup { key, .. } => (6, 0, key.to_string()),
+        Seen::Maker { maker, .. } => (6, 1, maker.to_string()),
+        Seen::StorageClass(class) => (6, 2, class.name.to_string()),
+        Seen::Volume(volume) => (6, 3, volume.name.to_string()),
+        Seen::VolumeClaim(claim) => (6, 4, claim.key.to_string()),
         Seen::Pod(pod) if pod.node.is_some() => (7, pod.created.0, pod.key.to_string()),
         Seen::Workload(workload) => (8, groups::queued_at(workload).0, name_of(workload.as_ref())),
         Seen::Pod(pod) => (9, pod.created.0, pod.key.to_string()),

@@ -1,6 +1,9 @@
 //! Nodes: what the engine knows of them, made from Nodes, the devices that drivers publish, and pools.
 
-use super::{Effect, EvictOrder, STRANGERS, World, groups::Group};
+use super::{
+    Effect, EvictOrder, STRANGERS, World,
+    groups::{Group, UNKNOWN_POOL},
+};
 use crate::{
     pods::{ClaimedGpu, NodeGpus, SeatNode},
     seen::{
@@ -178,11 +181,17 @@ impl World {
         let name = pool.metadata.name.as_deref().unwrap_or_default().into();
         self.pools.insert(name, pool);
         self.tell_all_nodes();
+        let waits =
+            |group: &Group| group.refusal.as_ref().is_some_and(|refusal| refusal.reason == UNKNOWN_POOL);
+        self.dirty.extend(self.groups.iter().filter(|(_, group)| waits(group)).map(|(id, _)| *id));
     }
 
     pub(super) fn on_pool_gone(&mut self, name: &Text) {
         self.pools.remove(name);
         self.tell_all_nodes();
+        // Whoever waits for a place there waits for the pool now.
+        let waits = self.engine.workloads().filter(|one| one.is_queued() && one.spec.pool == *name);
+        self.dirty.extend(waits.map(|one| one.id));
     }
 
     fn entry_of(&mut self, name: &Text) -> &mut NodeEntry {

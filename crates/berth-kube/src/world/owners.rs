@@ -107,6 +107,14 @@ impl World {
         self.owners.stale = true;
     }
 
+    /// A project whose namespace is gone gets another.
+    pub(super) fn on_namespace_gone(&mut self, name: &Text) {
+        let project = self.owners.namespaces.get(name).and_then(|project| self.owners.projects.get(project));
+        if let Some(owner) = project {
+            self.effects.push(Effect::Tenancy(Arc::clone(&owner.object)));
+        }
+    }
+
     /// What still runs for a project that is gone is counted for nobody, so it is lost to the engine first.
     pub(super) fn on_project_gone(&mut self, name: &Text) {
         let Some(owner) = self.owners.projects.remove(name) else { return };

@@ -122,7 +122,7 @@ impl World {
     /// Pods that joined a group after it had started become its extras, and those that went are not waited for.
     fn regroup(&mut self, id: WorkloadId) {
         let group = &self.groups[&id];
-        if group.starting || !matches!(group.key, GroupKey::Named(_) | GroupKey::Native(_)) {
+        if group.starting || !group.is_gang() {
             return;
         }
         let Some(workload) = self.engine.workload(id) else { return };
@@ -259,7 +259,7 @@ impl World {
                 && group.ranks.values().any(|rank| rank.pod.as_ref() == Some(&pod.uid))
         });
         let endless = |task: &Task| self.pod_of(id, task.place.rank).is_some_and(|pod| pod.endless);
-        done && matches!(group.key, GroupKey::Named(_) | GroupKey::Native(_)) && tasks.iter().all(endless)
+        done && group.is_gang() && tasks.iter().all(endless)
     }
 
     /// Whether a Workload is not to run any more.

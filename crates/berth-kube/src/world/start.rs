@@ -1,8 +1,9 @@
 //! Orders: what is to be written so that a decision comes true.
 
 use super::{
-    Effect, World,
+    Effect, UnboundVolume, World,
     groups::{GroupKey, Rank, run_of},
+    volumes,
 };
 use crate::{
     api,
@@ -32,6 +33,8 @@ pub(crate) struct StartTask {
     pub(crate) node: Arc<SeatNode>,
     /// The Pod that waits; none if it is to be made.
     pub(crate) waiting: Option<WaitingPod>,
+    /// Claims whose volumes are to be made for the node first.
+    pub(crate) volumes: Vec<UnboundVolume>,
 }
 
 /// A Pod that waits for its place.
@@ -78,7 +81,7 @@ impl World {
         }
         group.leaves_politely = false;
         let tasks = match &group.key {
-            GroupKey::Workload(_) => self.new_pods(places),
+            GroupKey::Workload(_) => self.new_pods(id, places),
             _ => self.waiting_pods(id, places),
         };
         let make = self.to_make(id);
@@ -116,9 +119,13 @@ impl World {
         Some((Arc::clone(workload), self.owners.project_name(project)?.clone()))
     }
 
-    fn new_pods(&self, places: &[Place]) -> Option<Vec<StartTask>> {
+    fn new_pods(&self, id: WorkloadId, places: &[Place]) -> Option<Vec<StartTask>> {
+        let group = &self.groups[&id];
+        let claims = group.workload.as_deref().map(volumes::claims_of).unwrap_or_default();
+        let volumes = self.unbound_volumes(&group.namespace, &claims);
         let task = |place: &Place| {
-            Some(StartTask { place: place.clone(), node: self.seat_node(place)?, waiting: None })
+            let (place, node, volumes) = (place.clone(), self.seat_node(place)?, volumes.clone());
+            Some(StartTask { place, node, waiting: None, volumes })
         };
         places.iter().map(task).collect()
     }
@@ -155,7 +162,9 @@ impl World {
                 version: pod.version.clone(),
                 claim,
             };
-            Some(StartTask { place: place.clone(), node: self.seat_node(place)?, waiting: Some(waiting) })
+            let volumes = self.unbound_volumes(&pod.key.namespace, &pod.volumes);
+            let node = self.seat_node(place)?;
+            Some(StartTask { place: place.clone(), node, waiting: Some(waiting), volumes })
         };
         places.iter().zip(pods).map(task).collect()
     }

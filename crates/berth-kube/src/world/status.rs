@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     status: Option<Box<WorkloadStatus>>,
-    /// Why it waits, as the engine explained it.
-    explained: Option<Refusal>,
+    /// Why it waits, as the engine explained it, and in words.
+    explained: Option<(WaitReason, Refusal)>,
     /// What was last written on its Pods.
     told_pods: Option<(Refusal, BTreeSet<Text>)>,
     /// For whom it was last stopped, and why that may be.
@@ -55,10 +55,15 @@ impl World {
             self.say_to_pods(id);
         }
         let waits = self.engine.workload(id).is_some_and(|workload| workload.is_queued());
-        match waits {
-            true => self.unexplained.insert(id),
-            false => self.unexplained.remove(&id),
-        };
+        if waits {
+            self.unexplained.insert(id);
+            return;
+        }
+        self.unexplained.remove(&id);
+        if let Some(group) = self.groups.get_mut(&id) {
+            // When it waits again it is for another reason, or with other numbers.
+            group.said.explained = None;
+        }
     }
 
     pub(super) fn say_over(&mut self, id: WorkloadId, outcome: Outcome) {
@@ -76,17 +81,24 @@ impl World {
         for id in &ids {
             self.unexplained.remove(id);
         }
-        for (id, reason) in self.engine.wait_reasons(&ids, self.now) {
+        self.explain(&ids);
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Asks the engine why groups wait, and says it where it is another reason than they were told.
+    pub(super) fn explain(&mut self, ids: &[WorkloadId]) {
+        for (id, reason) in self.engine.wait_reasons(ids, self.now) {
             let words = self.words(&reason);
             let Some(group) = self.groups.get_mut(&id) else { continue };
-            if group.said.explained.as_ref() == Some(&words) {
+            self.renewals.found(self.now, id);
+            let known = group.said.explained.as_ref();
+            if known.is_some_and(|(known, _)| !super::renew::matters(known, &reason)) {
                 continue;
             }
-            group.said.explained = Some(words);
+            group.said.explained = Some((reason, words));
             let is_workload = group.workload.is_some();
             if is_workload { self.say_status(id) } else { self.say_to_pods(id) }
         }
-        std::mem::take(&mut self.effects)
     }
 
     pub(crate) fn has_unexplained(&self) -> bool {
@@ -101,7 +113,8 @@ impl World {
             Some(Phase::Queued { .. }) => group
                 .said
                 .explained
-                .clone()
+                .as_ref()
+                .map(|(_, words)| words.clone())
                 .or_else(|| Some(Refusal::new("Queued", "it waits for its place"))),
             Some(Phase::Held { .. }) => {
                 Some(Refusal::new("Held", "its place is decided; others are leaving it"))

@@ -1,15 +1,18 @@
 //! Effects: what was decided is written to the API server, many requests at a time, each only while this process leads.
 //!
 //! ```text
-//! Effect::Start  --> ledgers of its nodes --> Pods and claims, all of them --> bind, all of them --> Started
+//! Effect::Start  --> volumes, where they wait for a node --> ledgers of its nodes --> Pods and claims, all of them --> bind, all of them --> Started
 //! Effect::Evict  --> an eviction, which may be refused --> NotEvicted
+//! Effect::Read   --> what somebody's object says of its Pods --> Maker
 //! Effect::Status --> the newest state of each Workload, one write at a time
 //! ```
 
 mod ledger;
+mod maker;
 mod request;
 mod say;
 mod start;
+mod volumes;
 
 pub(crate) use ledger::Ledgers;
 pub use request::REQUESTS_AT_ONCE;
@@ -61,6 +64,12 @@ impl Writer {
                 }
                 Effect::Evict(order) => {
                     tokio::spawn(async move { writer.evict(order).await });
+                }
+                Effect::Read(maker) => {
+                    tokio::spawn(async move {
+                        let found = writer.read_maker(&maker).await;
+                        writer.tell(Seen::Maker { maker, found });
+                    });
                 }
                 Effect::Explain { pod, uid, reason, message } => {
                     writer.say(uid, say::Saying::Waits { pod, reason, message })

@@ -45,6 +45,10 @@ impl Writer {
     pub(super) async fn start(&self, order: StartOrder) -> Result<(), StartFailure> {
         let failed =
             |error: &dyn std::fmt::Display, placed| StartFailure { message: error.to_string(), placed };
+        // Before anything that would have to be undone.
+        if let Err(error) = self.make_volumes(&order).await {
+            return Err(failed(&error, Vec::new()));
+        }
         if let Err(error) = self.make_services(&order).await {
             return Err(failed(&error, Vec::new()));
         }

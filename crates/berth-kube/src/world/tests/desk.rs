@@ -2,7 +2,13 @@
 
 use crate::{
     names,
-    seen::{Key, Text, claim::ClaimSeen, node::NodeSeen, node::SliceSeen, pod::PodSeen},
+    seen::{
+        Key, Text,
+        claim::ClaimSeen,
+        maker::{MakerSeen, Unread, unread},
+        node::{NodeSeen, SliceSeen},
+        pod::PodSeen,
+    },
     world::{Effect, EvictOrder, Seen, Settings, StartFailure, StartOrder, World},
 };
 use berth_types::{Policy, Time};
@@ -26,8 +32,14 @@ pub(super) struct Desk {
     pub(super) refused_starts: u32,
     /// Pods whose eviction is refused.
     pub(super) kept: BTreeSet<String>,
+    /// Makers of Pods as the API server has them, by path.
+    pub(super) makers: BTreeMap<String, Value>,
     /// What was last said to each Pod and Workload.
     pub(super) said: BTreeMap<String, String>,
+    /// The same in whole sentences, for Pods.
+    pub(super) words: BTreeMap<String, String>,
+    /// How often what a project needs was to be made.
+    pub(super) tenancies: u32,
 }
 
 impl Desk {
@@ -42,7 +54,10 @@ impl Desk {
             log: Vec::new(),
             refused_starts: 0,
             kept: BTreeSet::new(),
+            makers: BTreeMap::new(),
             said: BTreeMap::new(),
+            words: BTreeMap::new(),
+            tenancies: 0,
         };
         desk.project("team", json!({ "quota": 64 }));
         for node in nodes {
@@ -56,6 +71,13 @@ impl Desk {
         self.world = World::new(Settings { policy: Policy::default() });
         self.ordered.clear();
         seen.extend(self.pods.values().map(|pod| Seen::Pod(Box::new(pod_seen(pod)))));
+        let makers = crate::world::makers_of(&seen).into_iter().filter_map(|maker| {
+            let found = self.makers.get(&maker.path())?.clone();
+            let found = MakerSeen::of(maker.kind, serde_json::from_value(found).expect("a maker"));
+            Some(Seen::Maker { maker, found: Ok(found) })
+        });
+        let makers: Vec<Seen> = makers.collect();
+        seen.extend(makers);
         let effects = self.world.first_look(Time(self.now), seen);
         self.note(effects);
     }
@@ -78,8 +100,13 @@ impl Desk {
                 Effect::Evict(EvictOrder { pod, .. }) => format!("delete {}", pod.name),
                 Effect::Seek { pod, .. } => format!("seek {}", pod.name),
                 Effect::Release { claim, .. } => format!("release {}", claim.name),
-                Effect::Tenancy(_) => continue,
-                Effect::Explain { pod, reason, .. } => {
+                Effect::Read(maker) => format!("read {maker}"),
+                Effect::Tenancy(_) => {
+                    self.tenancies += 1;
+                    continue;
+                }
+                Effect::Explain { pod, reason, message, .. } => {
+                    self.words.insert(pod.name.to_string(), message.clone());
                     self.said.insert(pod.name.to_string(), (*reason).to_owned());
                     continue;
                 }
@@ -106,6 +133,13 @@ impl Desk {
                 match effect {
                     Effect::Start(order) => self.start(&order),
                     Effect::Evict(order) => self.evict(&order),
+                    Effect::Read(maker) => {
+                        let found = self.makers.get(&maker.path()).cloned();
+                        let found = found.ok_or_else(|| unread(&maker, Unread::Missing)).map(|found| {
+                            MakerSeen::of(maker.kind, serde_json::from_value(found).expect("a maker"))
+                        });
+                        self.see(vec![Seen::Maker { maker, found }]);
+                    }
                     Effect::Release { workload, .. } => self.see(vec![Seen::Released { workload }]),
                     _ => {}
                 }
@@ -181,6 +215,8 @@ impl Desk {
             self.now += 1000;
             self.see(Vec::new());
             self.obey();
+            let effects = self.world.renew_some(Time(self.now), 4);
+            self.note(effects);
         }
     }
 

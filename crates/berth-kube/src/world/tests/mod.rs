@@ -1,6 +1,8 @@
 //! The world by itself, with a cluster that does as it is told, or does not.
 
 mod desk;
+mod makers;
+mod volumes;
 
 use super::{Effect, Seen, StartOrder};
 use crate::names;
@@ -496,4 +498,37 @@ fn an_extra_that_goes_while_it_waits_is_not_waited_for() {
     desk.node("node2", 8);
     desk.pass(3);
     assert_eq!((desk.bound().len(), desk.log.len()), (2, 1), "{:?}", desk.log);
+}
+
+#[test]
+fn who_waits_is_told_again_when_the_numbers_change() {
+    let mut desk = Desk::new(&["node1", "node2"]);
+    for name in ["left", "right"] {
+        desk.pod(name, 8, json!({}));
+    }
+    desk.obey();
+    desk.pod("one", 8, member("gang", 2));
+    desk.pod("two", 8, member("gang", 2));
+    assert!(desk.words["one"].starts_with("0 of 2 Pods fit"), "{}", desk.words["one"]);
+    desk.gone("left");
+    desk.pass(20);
+    assert!(desk.words["one"].starts_with("0 of 2 Pods fit"), "what is said stands for a while");
+    desk.pass(20);
+    assert!(desk.words["one"].starts_with("1 of 2 Pods fit"), "{}", desk.words["one"]);
+    assert_eq!(
+        desk.world.next_instant().filter(|at| at.0 < desk.now + 30_000),
+        None,
+        "nothing happens any more"
+    );
+}
+
+#[test]
+fn a_namespace_of_a_project_that_is_gone_is_made_again() {
+    let mut desk = Desk::new(&[]);
+    let gone = |name: &str| vec![Seen::NamespaceGone(text(name))];
+    let made = desk.tenancies;
+    desk.see(gone("anybodys"));
+    assert_eq!(desk.tenancies, made);
+    desk.see(gone(desk::HOME));
+    assert_eq!(desk.tenancies, made + 1);
 }
