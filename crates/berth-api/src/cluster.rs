@@ -3,7 +3,7 @@
 use crate::{CoresAmount, GpuAmount, MemoryAmount, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// The installation as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -126,7 +126,20 @@ pub struct NodeList {
 pub struct VolumeRequest {
     /// Its name.
     pub name: String,
-    /// The project that may use it; every project when absent.
+    /// The project that may use it; every project when absent. In a cluster a volume belongs to a project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// How much fits into it, in a cluster. On one machine a volume grows with what is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<MemoryAmount>,
+}
+
+/// Which volume is meant, where several projects have one of that name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct VolumeQuery {
+    /// The project it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
 }
@@ -139,7 +152,7 @@ pub struct Volume {
     /// The project that may use it; every project when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Its folder on the host.
+    /// Its folder on the host; in a cluster, the namespace and name of its claim.
     pub path: String,
     /// When it was made.
     pub created_at: Timestamp,

@@ -17,7 +17,7 @@ mod workload;
 pub use amounts::{CoresAmount, GpuAmount, MemoryAmount, Timestamp};
 pub use cluster::{
     Backup, BackupRequest, Cluster, DeviceUse, DeviceView, Node, NodeList, NodeState, RunningOn, Volume,
-    VolumeList, VolumeRequest,
+    VolumeList, VolumeQuery, VolumeRequest,
 };
 pub use events::{Event, EventList, EventQuery, Level, Series, SeriesList, SeriesPoint, SeriesQuery};
 pub use names::{NAME_RULE, is_name, nearest, quoted};

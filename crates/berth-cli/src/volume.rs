@@ -1,7 +1,7 @@
 //! `berth volume`: named folders that workloads share.
 
 use crate::{failure::Exit, names, output::OutputArgs, session::Session};
-use berth_api::VolumeRequest;
+use berth_api::{MemoryAmount, VolumeQuery, VolumeRequest};
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Clone, Subcommand)]
@@ -19,6 +19,9 @@ pub(crate) enum VolumeCommand {
         /// The volumes
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
+        /// The project they belong to, in a cluster where several have one of that name
+        #[arg(short, long, value_name = "NAME")]
+        project: Option<String>,
     },
 }
 
@@ -26,9 +29,12 @@ pub(crate) enum VolumeCommand {
 pub(crate) struct CreateArgs {
     /// Its name
     name: String,
-    /// The only project that may use it; every project when absent
+    /// The only project that may use it; every project when absent. In a cluster, the one it belongs to
     #[arg(short, long, value_name = "NAME")]
     project: Option<String>,
+    /// How much fits into it, in a cluster, such as 100G [default: 10Gi]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<MemoryAmount>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -37,7 +43,11 @@ pub(crate) async fn run(session: &Session, command: &VolumeCommand) -> anyhow::R
     match command {
         VolumeCommand::Create(arguments) => {
             names::check("volume", &arguments.name)?;
-            let request = VolumeRequest { name: arguments.name.clone(), project: arguments.project.clone() };
+            let request = VolumeRequest {
+                name: arguments.name.clone(),
+                project: arguments.project.clone(),
+                size: arguments.size,
+            };
             let project = arguments.project.as_deref().unwrap_or_default();
             match session.client.create_volume(&request).await {
                 Ok(volume) => {
@@ -48,10 +58,11 @@ pub(crate) async fn run(session: &Session, command: &VolumeCommand) -> anyhow::R
             }
         }
         VolumeCommand::List(output) => session.show(*output, &session.client.volumes().await?)?,
-        VolumeCommand::Delete { names } => {
+        VolumeCommand::Delete { names, project } => {
+            let query = VolumeQuery { project: project.clone() };
             for name in names {
                 names::check("volume", name)?;
-                session.client.delete_volume(name).await?;
+                session.client.delete_volume(name, &query).await?;
                 session.say(&format!("berth: volume {name} is deleted"));
             }
         }

@@ -233,6 +233,28 @@ fn the_sequences_of_the_report_reach_its_four_states_on_kubernetes() {
         history.code == Some(0) && history.stdout.contains("team-a")
     });
     a_request_that_is_sent_again_makes_one_workload(&berth);
+    volumes_are_claims_of_their_project(&berth);
+}
+
+fn volumes_are_claims_of_their_project(berth: &Berth) {
+    let ran = berth.home.run("berth volume create data");
+    assert!(ran.code != Some(0) && ran.stderr.contains("belongs to a project"), "{ran:?}");
+    for team in ["team-a", "team-b"] {
+        berth.run(&format!("berth volume create data -p {team} --size 3Gi"));
+    }
+    let size = "get pvc data -n berth-team-a -o jsonpath={.spec.resources.requests.storage}";
+    assert_eq!(berth.kubectl(size), (3u64 << 30).to_string());
+    assert_eq!(berth.json("berth volume list")["items"].as_array().map(Vec::len), Some(2));
+    berth.run("berth submit reads -p team-a -i berth/quickstart --pvc data:/data");
+    let ran = berth.home.run("berth submit reads -p team-c -i berth/quickstart --pvc data:/data");
+    assert!(ran.code != Some(0) && ran.stderr.contains("another project"), "{ran:?}");
+    let ran = berth.home.run("berth volume delete data");
+    assert!(ran.code != Some(0) && ran.stderr.contains("-p"), "several have one of that name: {ran:?}");
+    let ran = berth.home.run("berth volume delete data -p team-a");
+    assert!(ran.code != Some(0) && ran.stderr.contains("used by team-a/reads"), "{ran:?}");
+    berth.run("berth volume delete data -p team-b");
+    assert!(!berth.kubectl("get pvc -A -o name -n berth-team-b").is_empty());
+    until("it is gone", || berth.json("berth volume list")["items"].as_array().map(Vec::len) == Some(1));
 }
 
 /// A command that prints as things happen.

@@ -7,8 +7,8 @@ use crate::{
 use berth_api::{
     Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings, EventList, EventQuery,
     LogQuery, Node, NodeList, Preview, Project, ProjectList, ProjectSettings, Series, SeriesList,
-    SeriesQuery, Submitted, Volume, VolumeList, VolumeRequest, Warned, Why, Workload, WorkloadList,
-    WorkloadQuery, WorkloadRequest,
+    SeriesQuery, Submitted, Volume, VolumeList, VolumeQuery, VolumeRequest, Warned, Why, Workload,
+    WorkloadList, WorkloadQuery, WorkloadRequest,
 };
 use hyper::Method;
 use serde_json::json;
@@ -229,8 +229,9 @@ impl Client {
     }
 
     /// Deletes a volume that nothing uses.
-    pub async fn delete_volume(&self, name: &str) -> Result<(), ClientError> {
-        self.send_for_nothing(Method::DELETE, &path(&["volumes", name]), NOTHING).await
+    pub async fn delete_volume(&self, name: &str, query: &VolumeQuery) -> Result<(), ClientError> {
+        let path = with_query(path(&["volumes", name]), query);
+        self.send_for_nothing(Method::DELETE, &path, NOTHING).await
     }
 
     /// Writes a backup on the server's machine.

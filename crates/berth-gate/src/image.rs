@@ -10,7 +10,7 @@ use berth_kube::{
     convert, names, tenancy,
     view::{PodView, Reading},
 };
-use berth_server::{ClusterImage, ClusterTask, ClusterWorkload, ParkedBecause};
+use berth_server::{ClusterImage, ClusterTask, ClusterVolume, ClusterWorkload, ParkedBecause};
 use berth_types::{Bytes, Gpus, Phase, Place, ProjectId, Time, Workload, WorkloadId};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::collections::BTreeMap;
@@ -41,6 +41,11 @@ pub(crate) fn image(reading: &Reading<'_>) -> ClusterImage {
             image.workloads.extend(unfinished(reading, id, workload, &status, (*project, name)));
         }
     }
+    let volume = |(space, name, created): (&str, &str, Time)| {
+        let (_, project) = projects.get(space)?;
+        Some(ClusterVolume { name: name.into(), project: project.clone(), created })
+    };
+    image.volumes = reading.volume_claims().filter_map(volume).collect();
     image.state = state;
     image
 }

@@ -7,8 +7,8 @@ use berth_kube::{
     view::{Reading, View},
 };
 use berth_server::{Made, RequestKey, Wish};
-use berth_types::{Department, Entitlement, Project, Selector, Span};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use berth_types::{Bytes, Department, Entitlement, Project, Selector, Span};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams},
@@ -16,6 +16,8 @@ use kube::{
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
+/// What fits into a volume when nobody says.
+const VOLUME_SIZE: Bytes = Bytes::gib(10);
 /// How long something of the same name that is over may take to go.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
@@ -33,6 +35,12 @@ pub(crate) async fn carry_out(client: &Client, view: &View, wish: Wish) -> Resul
         }
         Wish::ProjectGone(name) => delete(&Api::<api::Project>::all(client.clone()), &name).await,
         Wish::Node { name, cordoned, draining } => set_node(client, &name, cordoned, draining).await,
+        Wish::Volume { project, name, size } => make_volume(client, view, &project, &name, size).await,
+        Wish::VolumeGone { project, name } => {
+            let claims: Api<PersistentVolumeClaim> =
+                Api::namespaced(client.clone(), &namespace(view, &project)?);
+            delete(&claims, &name).await
+        }
         Wish::Submit { name, request, user, key } => {
             submit(client, view, &name, &request, &user, key.as_ref()).await
         }
@@ -44,6 +52,27 @@ pub(crate) async fn carry_out(client: &Client, view: &View, wish: Wish) -> Resul
             Ok(())
         }
     }
+}
+
+async fn make_volume(
+    client: &Client,
+    view: &View,
+    project: &str,
+    name: &str,
+    size: Option<Bytes>,
+) -> Result<(), Problem> {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace(view, project)?);
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": name, "labels": { names::PROJECT: project } },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": size.unwrap_or(VOLUME_SIZE).0.to_string() } },
+        },
+    });
+    let claim = serde_json::from_value(claim).expect("a claim");
+    claims.create(&PostParams::default(), &claim).await.map_err(problem)?;
+    Ok(())
 }
 
 /// What the API server says, as a problem.

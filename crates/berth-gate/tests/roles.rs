@@ -108,6 +108,12 @@ async fn work(gate: &Gate, client: &Client) {
         accounts.get_opt("berth-workload").await.is_ok_and(|found| found.is_some())
     })
     .await;
+    let volume = || ("team".to_owned(), "data".to_owned());
+    let (project, name) = volume();
+    wish(Wish::Volume { project, name, size: None }).await;
+    until("the volume is there", async || gate.image().volumes.iter().any(|one| one.name == "data")).await;
+    let (project, name) = volume();
+    wish(Wish::VolumeGone { project, name }).await;
     let prints = "echo 'epoch 1/2'; echo berth.checkpoint; sleep 600";
     let request = WorkloadRequest {
         project: "team".into(),

@@ -269,6 +269,16 @@ fn watch_for_deciding(
     watch!(kinds, watches, client, news; NamespaceObject, VolumeClaimObject, VolumeObject, StorageClassObject);
 }
 
+/// Watches also what people are shown who ask for their volumes.
+pub(crate) fn watch_volume_claims(
+    client: &Client,
+    news: &Sender<News>,
+    kinds: &mut BTreeSet<&'static str>,
+    watches: &mut JoinSet<()>,
+) {
+    watch!(kinds, watches, client, news; VolumeClaimObject);
+}
+
 /// What the API server says, as the engine understands it: nodes, owners, and work where it is. Nothing is decided or written.
 pub async fn look(client: Client) -> Result<State> {
     let (news, heard) = channel();

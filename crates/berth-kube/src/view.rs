@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use berth_engine::Engine;
-use berth_types::{Explanation, Policy, WorkloadId};
+use berth_types::{Explanation, Policy, Time, WorkloadId};
 use kube::Client;
 use std::{
     sync::{
@@ -62,7 +62,8 @@ impl View {
     /// Begins to look; returns when everything has been seen once.
     pub async fn start(client: Client) -> Result<Self> {
         let (news, heard) = channel();
-        let (unlisted, watches) = run::watch_all(&client, &news);
+        let (mut unlisted, mut watches) = run::watch_all(&client, &news);
+        run::watch_volume_claims(&client, &news, &mut unlisted, &mut watches);
         let world = Arc::new(RwLock::new(World::new(Settings { policy: Policy::default() })));
         let (changed, mut changes) = watch::channel(0);
         let ours = Arc::clone(&world);
@@ -157,6 +158,11 @@ impl Reading<'_> {
     /// The project that pays for what lives in a namespace.
     pub fn project_of(&self, namespace: &str) -> Result<Arc<api::Project>, Refusal> {
         self.0.owners.project_of(namespace).map(|(_, project)| Arc::clone(project))
+    }
+
+    /// Claims of volumes, by namespace and name, with when they were made.
+    pub fn volume_claims(&self) -> impl Iterator<Item = (&str, &str, Time)> {
+        self.0.volumes.all_claims()
     }
 
     /// Workloads, in the order in which they came.

@@ -33,7 +33,8 @@ mod tasks;
 pub use berth_agent::{ProgressReader, Report, Said};
 pub use clock::now;
 pub use cluster::{
-    Cluster, ClusterImage, ClusterTask, ClusterWorkload, Later, Made, ParkedBecause, RequestKey, Wish,
+    Cluster, ClusterImage, ClusterTask, ClusterVolume, ClusterWorkload, Later, Made, ParkedBecause,
+    RequestKey, Wish,
 };
 pub use declare::declared_nodes;
 pub use error::ServerError;

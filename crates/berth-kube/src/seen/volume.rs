@@ -3,7 +3,10 @@
 use super::{
     Key, Text,
     objects::{Expression, NodeTerm, NodeTerms, StorageClassObject, VolumeClaimObject, VolumeObject},
+    pod::time,
 };
+
+use berth_types::Time;
 
 /// Annotation of a claim whose volume is made for the node it names.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -25,6 +28,7 @@ const BETWEEN_PLACES: &str = "__";
 pub(crate) struct VolumeClaimSeen {
     pub(crate) key: Key,
     pub(crate) uid: Text,
+    pub(crate) created: Time,
     /// The volume it has.
     pub(crate) volume: Option<Text>,
     /// Its volume is gone.
@@ -45,6 +49,7 @@ impl VolumeClaimSeen {
         Self {
             key: Key::new(&meta.namespace, &meta.name),
             uid: meta.uid.as_str().into(),
+            created: time(meta.creation_timestamp),
             volume: text(&spec.volume_name).filter(|_| bound),
             lost: status.phase == "Lost",
             class: text(spec.storage_class_name.as_deref().unwrap_or_default()),

@@ -173,7 +173,7 @@ pub(crate) struct World {
     claims: HashMap<Key, ClaimSeen>,
     native: HashMap<Key, u32>,
     makers: makers::Makers,
-    volumes: volumes::Volumes,
+    pub(crate) volumes: volumes::Volumes,
     pub(crate) pods: HashMap<Text, Arc<PodSeen>>,
     pub(crate) groups: BTreeMap<WorkloadId, Group>,
     by_key: HashMap<GroupKey, WorkloadId>,

@@ -17,7 +17,7 @@ use crate::{
         volume::{StorageClassSeen, VolumeClaimSeen, VolumeSeen, only_node},
     },
 };
-use berth_types::WorkloadId;
+use berth_types::{Time, WorkloadId};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -90,6 +90,12 @@ impl Volumes {
         // A volume that is being made is made for this node, unless the node is gone.
         let selected = claim.selected.as_deref().filter(|node| nodes(node)).map(only_node);
         Ok(class.nodes.clone().into_iter().chain(selected).collect())
+    }
+
+    /// Claims that are to stay.
+    pub(crate) fn all_claims(&self) -> impl Iterator<Item = (&str, &str, Time)> {
+        let stay = self.claims.iter().filter(|(_, claim)| !claim.leaving);
+        stay.map(|(key, claim)| (&*key.namespace, &*key.name, claim.created))
     }
 
     fn is_unbound(&self, key: &Key) -> Option<UnboundVolume> {

@@ -2,7 +2,7 @@
 
 use crate::{
     feed::Told,
-    platform::{About, Happened, Parked, Platform, Record, Stop},
+    platform::{About, Happened, Parked, Platform, Record, Stop, VolumeRecord},
 };
 use berth_api::Status;
 use berth_types::{Phase, Workload, WorkloadId};
@@ -13,6 +13,7 @@ pub(crate) fn differences(before: &Platform, after: &Platform) -> Vec<Told> {
     let mut told = Vec::new();
     owners(before, after, &mut told);
     nodes(before, after, &mut told);
+    volumes(before, after, &mut told);
     for record in after.unfinished() {
         workload(before, after, record, &mut told);
     }
@@ -59,6 +60,18 @@ fn nodes(before: &Platform, after: &Platform, told: &mut Vec<Told>) {
     }
     for (id, gone) in was.iter().filter(|(id, _)| !is.contains_key(id)) {
         told.push(say(before, &Happened::NodeRemoved { id: *id, name: gone.name.clone() }));
+    }
+}
+
+fn volumes(before: &Platform, after: &Platform, told: &mut Vec<Told>) {
+    let has = |platform: &Platform, volume: &VolumeRecord| {
+        volume.project.as_ref().is_some_and(|project| platform.has_volume(&volume.name, project))
+    };
+    for volume in after.volumes().filter(|volume| !has(before, volume)) {
+        told.push(say(after, &Happened::Volume { volume: volume.clone() }));
+    }
+    for VolumeRecord { name, project, .. } in before.volumes().filter(|volume| !has(after, volume)) {
+        told.push(say(before, &Happened::VolumeRemoved { name: name.clone(), project: project.clone() }));
     }
 }
 

@@ -228,9 +228,11 @@ fn wish(
             let (project, name) = named(*workload)?;
             Wish::Delete { project, name }
         }
-        Happened::Volume { .. } | Happened::VolumeRemoved { .. } => {
-            let text = "volumes of a cluster are PersistentVolumeClaims; make them with kubectl";
-            return Some(Err(Problem::new(Code::WrongState, text)));
+        Happened::Volume { volume } => {
+            Wish::Volume { project: volume.project.clone()?, name: volume.name.clone(), size: volume.size }
+        }
+        Happened::VolumeRemoved { name, project } => {
+            Wish::VolumeGone { project: project.clone()?, name: name.clone() }
         }
         _ => return None,
     }))
@@ -252,6 +254,8 @@ fn is_shown(platform: &Platform, wish: &Wish) -> bool {
             let cordon = |node: &berth_types::Node| node.condition == NodeCondition::Cordoned;
             platform.engine().nodes().get(&id).is_none_or(|node| cordon(node) == *cordoned)
         }),
+        Wish::Volume { project, name, .. } => platform.has_volume(name, project),
+        Wish::VolumeGone { project, name } => !platform.has_volume(name, project),
         Wish::Submit { name, request, .. } => platform.find(&request.project, name).is_some(),
         Wish::Delete { project, name } => {
             let ends =

@@ -18,11 +18,11 @@ pub(crate) use mirror::Mirror;
 
 use crate::{
     controller::Key,
-    platform::{Parked, Platform, Record, Stop, TaskRecord, TaskReport},
+    platform::{Parked, Platform, Record, Stop, TaskRecord, TaskReport, VolumeRecord},
 };
 use berth_agent::Report;
 use berth_api::{LogQuery, Problem, WorkloadRequest};
-use berth_types::{Department, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId};
+use berth_types::{Bytes, Department, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -70,6 +70,19 @@ pub struct ClusterImage {
     pub over: Vec<berth_api::Workload>,
     /// Nodes that are being emptied.
     pub draining: BTreeSet<NodeId>,
+    /// Volumes.
+    pub volumes: Vec<ClusterVolume>,
+}
+
+/// A volume of a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterVolume {
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub project: String,
+    /// When it was made.
+    pub created: Time,
 }
 
 /// What is known of a workload beyond what the engine needs.
@@ -184,6 +197,22 @@ pub enum Wish {
         /// What runs there is to go.
         draining: bool,
     },
+    /// A volume is to be there.
+    Volume {
+        /// Whose.
+        project: String,
+        /// Its name.
+        name: String,
+        /// How much is to fit into it.
+        size: Option<Bytes>,
+    },
+    /// A volume is to go.
+    VolumeGone {
+        /// Whose.
+        project: String,
+        /// Its name.
+        name: String,
+    },
     /// A workload is to be there.
     Submit {
         /// Its name.
@@ -216,7 +245,7 @@ pub enum Wish {
 impl Platform {
     /// The platform as a cluster shows it.
     pub(crate) fn of_cluster(policy: Policy, image: ClusterImage) -> Result<Self, berth_types::ChangeError> {
-        let ClusterImage { state, workloads, over, draining } = image;
+        let ClusterImage { state, workloads, over, draining, volumes } = image;
         let names: BTreeMap<_, _> =
             state.projects.values().map(|project| (project.id, project.name.clone())).collect();
         // What others placed has no name here, and takes its place all the same.
@@ -225,6 +254,12 @@ impl Platform {
         let next_id = 1 + state.workloads.values().map(|workload| workload.id.0).max().unwrap_or(0);
         let mut platform = Self::of_parts(policy, state, records, over, draining, next_id)?;
         platform.forget_strangers();
+        platform.take_volumes(volumes.into_iter().map(|volume| VolumeRecord {
+            name: volume.name,
+            project: Some(volume.project),
+            created: volume.created,
+            size: None,
+        }));
         Ok(platform)
     }
 }

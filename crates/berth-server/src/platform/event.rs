@@ -47,7 +47,11 @@ pub(crate) enum Happened {
     /// A volume was made.
     Volume { volume: VolumeRecord },
     /// A volume went.
-    VolumeRemoved { name: String },
+    VolumeRemoved {
+        name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
+    },
     /// A workload was submitted.
     Submitted { workload: Box<Workload>, request: Box<WorkloadRequest> },
     /// Somebody asked for the end of a workload, or for a pause.

@@ -24,6 +24,7 @@ mod tests;
 
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
+use record::VolumeKey;
 pub(crate) use record::{Parked, Record, Stop, TaskRecord, VolumeRecord};
 pub(crate) use submit::{HOST_IMAGE, user_ids};
 pub(crate) use view::kind_text;
@@ -49,7 +50,9 @@ pub(crate) struct Platform {
     draining: BTreeSet<NodeId>,
     projects: BTreeMap<String, ProjectId>,
     departments: BTreeMap<String, DepartmentId>,
-    volumes: BTreeMap<String, VolumeRecord>,
+    volumes: BTreeMap<VolumeKey, VolumeRecord>,
+    /// Volumes belong to projects, each with names of its own.
+    project_volumes: bool,
     /// Finished work that a cluster still shows; on one machine that is in the store.
     over: BTreeMap<WorkloadId, berth_api::Workload>,
     /// The next number nobody has yet; ids of all kinds are drawn from it.
@@ -86,6 +89,7 @@ impl Platform {
             projects: BTreeMap::new(),
             departments: BTreeMap::new(),
             volumes: BTreeMap::new(),
+            project_volumes: false,
             over: BTreeMap::new(),
             next_id: 1,
             due: BTreeSet::new(),
@@ -225,10 +229,11 @@ impl Platform {
                 self.projects.remove(name);
             }
             Happened::Volume { volume } => {
-                self.volumes.insert(volume.name.clone(), volume.clone());
+                self.volumes.insert(volume.key(), volume.clone());
             }
-            Happened::VolumeRemoved { name } => {
-                self.volumes.remove(name);
+            Happened::VolumeRemoved { name, project } => {
+                let is_other = |owner: &Option<String>| self.project_volumes && owner != project;
+                self.volumes.retain(|(known, owner), _| known != name || is_other(owner));
             }
             Happened::Submitted { workload, request } => {
                 self.engine.apply(&Change::Submitted((**workload).clone())).map_err(engine_problem)?;

@@ -1,11 +1,14 @@
 //! Commands about nodes, departments, projects and volumes.
 
-use super::{Happened, Platform, record::VolumeRecord};
+use super::{
+    Happened, Platform,
+    record::{VolumeKey, VolumeRecord},
+};
 use crate::names;
 use berth_api::{Code, DepartmentSettings, Problem, ProjectSettings};
 use berth_types::{
-    Department, DepartmentId, Entitlement, Gpus, Name, Node, NodeCondition, NodeId, Project, ProjectId,
-    Selector, Span, Time, default_pool,
+    Bytes, Department, DepartmentId, Entitlement, Gpus, Name, Node, NodeCondition, NodeId, Project,
+    ProjectId, Selector, Span, Time, default_pool,
 };
 use std::collections::BTreeMap;
 
@@ -342,36 +345,93 @@ impl Platform {
         &mut self,
         name: &str,
         project: Option<&String>,
+        size: Option<Bytes>,
         now: Time,
     ) -> Result<(), Problem> {
         names::check("name", name)?;
-        if self.volumes.contains_key(name) {
+        if self.project_volumes && project.is_none() {
+            let text = "a volume of a cluster belongs to a project";
+            return Err(Problem::invalid("project", text).hint("name it with -p"));
+        }
+        if !self.project_volumes && size.is_some() {
+            let text = "a volume of this machine has no size: it grows with what is in it";
+            return Err(Problem::invalid("size", text));
+        }
+        if size == Some(Bytes(0)) {
+            return Err(Problem::invalid("size", "nothing would fit into it"));
+        }
+        let is_same = |(known, owner): &VolumeKey| {
+            known == name && (!self.project_volumes || owner.as_ref() == project)
+        };
+        if self.volumes.keys().any(is_same) {
             return Err(Problem::new(Code::Exists, format!("volume {name} exists already")));
         }
         bounded("volumes", self.volumes.len())?;
         if let Some(project) = project {
             self.find_project(project)?;
         }
-        let volume = VolumeRecord { name: name.into(), project: project.cloned(), created: now };
+        let volume = VolumeRecord { name: name.into(), project: project.cloned(), created: now, size };
         self.happen(Happened::Volume { volume }, now)
     }
 
     /// Deletes a volume that nothing uses.
-    pub(crate) fn delete_volume(&mut self, name: &str, now: Time) -> Result<(), Problem> {
-        if !self.volumes.contains_key(name) {
-            return Err(unknown("volume", name, self.volumes.keys(), "`berth volume list` shows all"));
-        }
-        let users = self.volume_users(name);
+    pub(crate) fn delete_volume(
+        &mut self,
+        name: &str,
+        project: Option<&String>,
+        now: Time,
+    ) -> Result<(), Problem> {
+        let meant: Vec<&VolumeRecord> = self
+            .volumes
+            .values()
+            .filter(|volume| volume.name == name && (project.is_none() || volume.project.as_ref() == project))
+            .collect();
+        let volume = match meant[..] {
+            [] => {
+                let names = self.volumes.keys().map(|(name, _)| name);
+                return Err(unknown("volume", name, names, "`berth volume list` shows all"));
+            }
+            [volume] => volume,
+            _ => {
+                let text = format!("several projects have a volume {name}");
+                return Err(Problem::invalid("project", text).hint("name the project with -p"));
+            }
+        };
+        let users = self.volume_users(volume);
         if !users.is_empty() {
             let text = format!("volume {name} is used by {}", users.join(", "));
             return Err(Problem::new(Code::InUse, text));
         }
-        self.happen(Happened::VolumeRemoved { name: name.into() }, now)
+        let project = volume.project.clone();
+        self.happen(Happened::VolumeRemoved { name: name.into(), project }, now)
     }
 
-    pub(crate) fn volume_users(&self, name: &str) -> Vec<String> {
-        let uses = |record: &&super::Record| record.request.volumes.iter().any(|mount| mount.name == name);
+    pub(crate) fn volume_users(&self, volume: &VolumeRecord) -> Vec<String> {
+        let may = |record: &super::Record| {
+            volume.project.as_ref().is_none_or(|owner| *owner == record.request.project)
+        };
+        let uses = |record: &&super::Record| {
+            may(record) && record.request.volumes.iter().any(|mount| mount.name == volume.name)
+        };
         self.records.values().filter(uses).map(|record| self.full_name(record.id)).collect()
+    }
+
+    /// A volume by its name, for a project; also one that is for another.
+    pub(crate) fn find_volume(&self, name: &str, project: &str) -> Option<&VolumeRecord> {
+        let own = self.volumes.get(&(name.to_owned(), Some(project.to_owned())));
+        let shared = || self.volumes.get(&(name.to_owned(), None));
+        own.or_else(shared).or_else(|| self.volumes.values().find(|volume| volume.name == name))
+    }
+
+    /// Whether a project has a volume of its own by this name.
+    pub(crate) fn has_volume(&self, name: &str, project: &str) -> bool {
+        self.volumes.contains_key(&(name.to_owned(), Some(project.to_owned())))
+    }
+
+    /// Volumes of a cluster, where every project has names of its own.
+    pub(crate) fn take_volumes(&mut self, volumes: impl Iterator<Item = VolumeRecord>) {
+        self.project_volumes = true;
+        self.volumes = volumes.map(|volume| (volume.key(), volume)).collect();
     }
 
     pub(crate) fn volumes(&self) -> impl Iterator<Item = &VolumeRecord> {

@@ -2,7 +2,7 @@
 
 use super::facts::TaskReport;
 use berth_api::WorkloadRequest;
-use berth_types::{Place, ProjectId, Span, Time, Workload, WorkloadId};
+use berth_types::{Bytes, Place, ProjectId, Span, Time, Workload, WorkloadId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -74,7 +74,19 @@ pub(crate) struct VolumeRecord {
     pub(crate) name: String,
     pub(crate) project: Option<String>,
     pub(crate) created: Time,
+    /// How much fits into it, where storage has a size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<Bytes>,
 }
+
+impl VolumeRecord {
+    pub(crate) fn key(&self) -> VolumeKey {
+        (self.name.clone(), self.project.clone())
+    }
+}
+
+/// A volume by its name and whom it is for: in a cluster every project has names of its own.
+pub(crate) type VolumeKey = (String, Option<String>);
 
 /// A workload that is not over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -36,7 +36,7 @@ impl Platform {
     pub(crate) fn from_image(policy: Policy, image: Image) -> Result<Self, ChangeError> {
         let Image { version: _, state, records, volumes, draining, next_id } = image;
         let mut platform = Self::of_parts(policy, state, records, Vec::new(), draining, next_id)?;
-        platform.volumes = volumes.into_iter().map(|volume| (volume.name.clone(), volume)).collect();
+        platform.volumes = volumes.into_iter().map(|volume| (volume.key(), volume)).collect();
         let ids: Vec<_> = platform.records.keys().copied().collect();
         ids.into_iter().for_each(|id| platform.note_due(id));
         Ok(platform)

@@ -242,11 +242,11 @@ impl Platform {
 
     fn check_volumes(&self, request: &WorkloadRequest) -> Result<(), Problem> {
         for mount in &request.volumes {
-            let Some(volume) = self.volumes.get(&mount.name) else {
+            let Some(volume) = self.find_volume(&mount.name, &request.project) else {
                 let text = format!("there is no volume {}", names::shown(&mount.name));
                 let problem = Problem { field: Some("volumes".into()), ..Problem::new(Code::NotFound, text) };
                 return Err(problem.hint(
-                    match names::nearest(&mount.name, self.volumes.keys().map(String::as_str)) {
+                    match names::nearest(&mount.name, self.volumes.keys().map(|(name, _)| name.as_str())) {
                         Some(near) => format!("did you mean {near}?"),
                         None => format!("`berth volume create {}` makes it", mount.name),
                     },
