@@ -57,6 +57,12 @@ pub struct ProjectSettings {
     /// Nothing is evicted before it ran so many seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_run_secs: Option<u64>,
+    /// Whether its work may use the network of the node; on one machine all work does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_host_network: Option<bool>,
+    /// Whether its work may be privileged; on one machine none can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_privileged: Option<bool>,
     /// Settings to be unset, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unset: Vec<String>,

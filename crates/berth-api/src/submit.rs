@@ -178,6 +178,12 @@ pub struct WorkloadRequest {
     /// Large shared memory.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub large_shm: bool,
+    /// Whether it uses the network of the node; its project must allow it. On one machine all work does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub host_network: bool,
+    /// Whether it is privileged; its project must allow it. On one machine none can be.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub privileged: bool,
     /// Where the command starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,

@@ -104,6 +104,12 @@ pub(crate) struct SettingsArgs {
     /// Evict nothing before it ran this long
     #[arg(long, value_name = "TIME", value_parser = parse_secs)]
     min_run: Option<u64>,
+    /// Whether its work may use the network of the node, on Kubernetes; `=false` takes it back
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_host_network: Option<bool>,
+    /// Whether its work may be privileged and see folders of the node, on Kubernetes; `=false` takes it back
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_privileged: Option<bool>,
     /// A setting to be unset, such as limit or train_nodes
     #[arg(long, value_name = "SETTING", value_delimiter = ',')]
     unset: Vec<String>,
@@ -137,6 +143,8 @@ impl SettingsArgs {
             time_limit_secs: self.time_limit,
             idle_limit_secs: self.idle_limit,
             min_run_secs: self.min_run,
+            allow_host_network: self.allow_host_network,
+            allow_privileged: self.allow_privileged,
             unset: self.unset.iter().map(|name| name.replace('-', "_")).collect(),
         }
     }

@@ -234,6 +234,7 @@ fn the_sequences_of_the_report_reach_its_four_states_on_kubernetes() {
     });
     a_request_that_is_sent_again_makes_one_workload(&berth);
     volumes_are_claims_of_their_project(&berth);
+    what_touches_the_node_needs_the_leave_of_its_project(&berth);
 }
 
 fn volumes_are_claims_of_their_project(berth: &Berth) {
@@ -332,6 +333,26 @@ fn a_request_that_is_sent_again_makes_one_workload(berth: &Berth) {
     assert!(other.starts_with("HTTP/1.1 4") && other.contains("key"), "{other}");
 }
 
+fn what_touches_the_node_needs_the_leave_of_its_project(berth: &Berth) {
+    let submit = "berth submit net -i berth/quickstart -p team-d --host-network --privileged";
+    let refused = berth.home.run(submit);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("--host-network is not allowed in project team-d"), "{}", refused.stderr);
+    berth.run("berth project update team-d --allow-host-network --allow-privileged");
+    until("the project allows it", || berth.home.run(submit).code == Some(0));
+    until("its Pod is the node's", || {
+        let path = "{.items[*].spec.hostNetwork}-{.items[*].spec.containers[0].securityContext.privileged}";
+        let line = format!("get pods -n berth-team-d -l berth.dev/workload=net -o jsonpath={path}");
+        berth.kubectl(&line) == "true-true"
+    });
+    berth.run("berth project update team-d --allow-host-network=false");
+    until("it is taken back", || {
+        let refused = berth.home.run("berth submit other -i berth/quickstart -p team-d --host-network");
+        refused.stderr.contains("--host-network is not allowed")
+    });
+    berth.run("berth delete net -p team-d");
+}
+
 fn what_is_made_with_kubectl_is_shown_at_once(berth: &Berth) {
     let file = berth.home.path().join("workload.yaml");
     let text = "apiVersion: berth.dev/v1alpha1\nkind: Workload\nmetadata: {name: by-hand, namespace: berth-team-d}\n\
@@ -359,8 +380,7 @@ fn a_trainer_on_a_real_node_is_reclaimed_saves_its_state_and_goes_on() {
     berth.cluster.import_image(&image.entrypoint(["/bin/berth", "quickstart"])).expect("it is imported");
     berth.run("berth project create lender --quota 2");
     berth.run("berth project create borrower --quota 0");
-    let allow = r#"patch project borrower --type merge -p {"spec":{"allowPrivileged":true}}"#;
-    berth.kubectl(allow);
+    berth.run("berth project update borrower --allow-privileged");
     let saved = berth.home.path().join("saved");
     std::fs::create_dir(&saved).expect("a folder");
     let submit = format!(

@@ -235,6 +235,8 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
             api::ServiceType::Ingress => ServiceType::Ingress,
         }),
         large_shm: spec.large_shm,
+        host_network: spec.host_network,
+        privileged: spec.privileged,
         working_dir: spec.working_dir.clone(),
         run_as: spec.run_as_user.map(|user| user.to_string()),
         command_line: note(workload, names::COMMAND_LINE),

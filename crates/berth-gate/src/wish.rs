@@ -320,6 +320,8 @@ fn workload_spec(request: &WorkloadRequest, user: &str) -> Value {
         "serviceType": service.filter(|_| !request.ports.is_empty()),
         "volumes": claims.chain(folders).collect::<Vec<_>>(),
         "largeShm": request.large_shm,
+        "hostNetwork": request.host_network,
+        "privileged": request.privileged,
         "runAsUser": request.run_as.as_deref().and_then(|user| user.split(':').next()?.parse::<i64>().ok()),
         "maxRunTime": request.max_run_secs.map(|seconds| format!("{seconds}s")),
         "gracePeriod": request.grace_secs.map(|seconds| format!("{seconds}s")),
@@ -399,6 +401,8 @@ fn project_spec(project: &Project, department: Option<String>) -> Map<String, Va
         ("timeLimit", span(project.time_limit)),
         ("idleLimit", span(project.idle_limit)),
         ("minRunTime", span(Some(project.min_run).filter(|span| !span.is_zero()))),
+        ("allowHostNetwork", project.allow_host_network.then_some(true).into()),
+        ("allowPrivileged", project.allow_privileged.then_some(true).into()),
     ] {
         spec.insert(field.into(), value);
     }

@@ -93,6 +93,8 @@ pub fn project(
         time_limit: limit("timeLimit", &spec.time_limit)?,
         idle_limit: limit("idleLimit", &spec.idle_limit)?,
         min_run: limit("minRunTime", &spec.min_run_time)?.unwrap_or(Span::ZERO),
+        allow_host_network: spec.allow_host_network,
+        allow_privileged: spec.allow_privileged,
     })
 }
 

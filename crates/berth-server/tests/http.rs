@@ -54,6 +54,13 @@ fn bad_requests_have_their_problem_and_change_nothing() {
             422,
             "invalid",
         ),
+        (
+            "POST",
+            "/api/v1/workloads",
+            r#"{"project":"team-a","image":"bash","privileged":true}"#,
+            422,
+            "invalid",
+        ),
         ("POST", "/api/v1/workloads", &long, 413, "too-large"),
         ("POST", "/api/v1/projects", r#"{"quota":1}"#, 422, "invalid"),
         ("POST", "/api/v1/projects", r#"{"name":"team-a"}"#, 409, "exists"),

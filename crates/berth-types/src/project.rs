@@ -66,6 +66,12 @@ pub struct Project {
     pub idle_limit: Option<Span>,
     /// Nothing of this project is evicted before it ran this long.
     pub min_run: Span,
+    /// Whether its work may use the network of the node. No decision depends on it.
+    #[serde(default)]
+    pub allow_host_network: bool,
+    /// Whether its work may be privileged. No decision depends on it.
+    #[serde(default)]
+    pub allow_privileged: bool,
 }
 
 impl Project {
@@ -82,6 +88,8 @@ impl Project {
             time_limit: None,
             idle_limit: None,
             min_run: Span::ZERO,
+            allow_host_network: false,
+            allow_privileged: false,
         }
     }
 }

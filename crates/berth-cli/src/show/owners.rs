@@ -103,6 +103,10 @@ fn describe_settings(settings: &ProjectSettings, page: &mut Page) {
     page.line("Work ends", span(settings.time_limit_secs));
     page.line("Idle limit", span(settings.idle_limit_secs));
     page.line("Minimum run", span(settings.min_run_secs));
+    let allows = [("host network", settings.allow_host_network), ("privileged", settings.allow_privileged)];
+    let allows: Vec<&str> =
+        allows.into_iter().filter(|(_, allowed)| *allowed == Some(true)).map(|(name, _)| name).collect();
+    page.line("Allows", allows.join(", "));
 }
 
 impl Show for DepartmentList {

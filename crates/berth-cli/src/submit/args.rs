@@ -140,6 +140,12 @@ pub(crate) struct SubmitArgs {
     pub(crate) run_as_uid: Option<u32>,
     #[arg(long, hide = true, value_name = "GID", requires = "run_as_uid")]
     pub(crate) run_as_gid: Option<u32>,
+    /// Use the network of the node; the project must allow it
+    #[arg(long, help_heading = "Process")]
+    pub(crate) host_network: bool,
+    /// Run it privileged; the project must allow it
+    #[arg(long, help_heading = "Process")]
+    pub(crate) privileged: bool,
     /// What runs it
     #[arg(long, help_heading = "Process", value_parser = PossibleValuesParser::new(["process", "oci", "docker"]))]
     pub(crate) runtime: Option<String>,

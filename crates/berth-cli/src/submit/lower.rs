@@ -109,6 +109,8 @@ fn lower_process(arguments: &SubmitArgs, request: &mut WorkloadRequest) -> Resul
     set(&mut request.working_dir, &arguments.working_dir);
     set(&mut request.run_as, &run_as(arguments));
     request.local_image |= arguments.local_image;
+    request.host_network |= arguments.host_network;
+    request.privileged |= arguments.privileged;
     set(&mut request.progress_pattern, &arguments.progress_pattern);
     Ok(())
 }

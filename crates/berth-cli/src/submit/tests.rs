@@ -183,7 +183,7 @@ fn todays_flags_become_a_request() {
              --memory 1Gi --workers 4 --min-workers 2 --priority high --preemptible --max-run-time 2h --backoff-limit 0 \
              --node-pool fast --node-selector zone=a --topology rack --topology-preferred node --spread -e A=b=c \
              --grace 90s --runtime docker --working-dir /w --progress-pattern (?<epoch>x) -v /a:/b:ro -s nodeport \
-             --port 80:8080 --large-shm"
+             --port 80:8080 --large-shm --host-network --privileged"
         ),
         serde_json::json!({"name_prefix": "sweep", "project": "a", "kind": "distributed", "image": "t",
             "gpu_memory": 8_589_934_592u64, "gpu_devices": 2, "gpu_models": ["A100", "H100"], "cpu": 0.5,
@@ -192,7 +192,7 @@ fn todays_flags_become_a_request() {
             "topology_required": "rack", "topology_preferred": "node", "spread": true, "environment": {"A": "b=c"},
             "grace_secs": 90, "runtime": "docker", "working_dir": "/w", "progress_pattern": "(?<epoch>x)",
             "mounts": [{"source": "/a", "target": "/b", "read_only": true}], "service_type": "nodeport",
-            "ports": [8080], "large_shm": true})
+            "ports": [8080], "large_shm": true, "host_network": true, "privileged": true})
     );
     assert_eq!(submitted("berth submit s -i x --inference").kind, KindName::Inference);
     assert_eq!(submitted("runai submit --name s -i x"), submitted("runai submit s -i x"));

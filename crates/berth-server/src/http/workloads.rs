@@ -68,6 +68,13 @@ async fn ask_machine(state: &AppState, mut request: WorkloadRequest) -> (Workloa
         let unfit = unfit_for_cluster(&mut request);
         return (request, unfit);
     };
+    // The network is that of the machine in any case, so there is nothing to allow.
+    request.host_network = false;
+    if std::mem::take(&mut request.privileged) {
+        let problem = Problem::invalid("privileged", "on one machine nothing is privileged: leave it out");
+        let hint = "work runs as the user that --run-as names; privileged work is for Berth on Kubernetes";
+        return (request, Some(problem.hint(hint)));
+    }
     if let Some(text) = request.run_as.clone() {
         let host = Arc::clone(&tasks.host);
         // Users may be listed by a directory service somewhere else.

@@ -192,6 +192,8 @@ impl Platform {
         if let Some(secs) = settings.min_run_secs {
             project.min_run = Span::secs(secs.min(u64::MAX / 1_000));
         }
+        project.allow_host_network = settings.allow_host_network.unwrap_or(project.allow_host_network);
+        project.allow_privileged = settings.allow_privileged.unwrap_or(project.allow_privileged);
         for name in &settings.unset {
             match name.as_str() {
                 "department" => project.department = None,
@@ -199,6 +201,8 @@ impl Platform {
                 "time_limit_secs" => project.time_limit = None,
                 "idle_limit_secs" => project.idle_limit = None,
                 "min_run_secs" => project.min_run = Span::ZERO,
+                "allow_host_network" => project.allow_host_network = false,
+                "allow_privileged" => project.allow_privileged = false,
                 "train_nodes" => project.train_nodes = Selector::default(),
                 "interactive_nodes" => project.interactive_nodes = Selector::default(),
                 other => {

@@ -4,8 +4,8 @@ use super::{Happened, Platform, record::Stop};
 use crate::names;
 use berth_api::{Code, KindName, PriorityName, Problem, WorkloadRequest};
 use berth_types::{
-    Bytes, Cpu, GpuRequest, Gpus, Kind, Name, Request, Selector, Share, Span, Spread, Tasks, Time, Topology,
-    TopologyLevel, Workload, WorkloadId, WorkloadSpec, default_pool,
+    Bytes, Cpu, GpuRequest, Gpus, Kind, Name, ProjectId, Request, Selector, Share, Span, Spread, Tasks, Time,
+    Topology, TopologyLevel, Workload, WorkloadId, WorkloadSpec, default_pool,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -103,6 +103,7 @@ impl Platform {
         }
         check_sizes(&request)?;
         let project_id = self.known_project(&request.project)?;
+        self.check_node_rights(project_id, &request)?;
         let id = WorkloadId(self.next_id());
         let name = self.name_of(&request, id)?;
         let mut warnings = Vec::new();
@@ -236,6 +237,26 @@ impl Platform {
                 let name = name.expect("numbers do not end");
                 names::check("name_prefix", &name)?;
                 Ok(name)
+            }
+        }
+    }
+
+    /// Whether its project allows what it wants of the node.
+    fn check_node_rights(&self, project: ProjectId, request: &WorkloadRequest) -> Result<(), Problem> {
+        let Some(project) = self.engine.projects().get(&project) else { return Ok(()) };
+        let wanted = [
+            ("host_network", "host-network", request.host_network, project.allow_host_network),
+            ("privileged", "privileged", request.privileged, project.allow_privileged),
+        ];
+        match wanted.into_iter().find(|(_, _, wanted, allowed)| *wanted && !allowed) {
+            None => Ok(()),
+            Some((field, flag, ..)) => {
+                let text = format!("--{flag} is not allowed in project {}", project.name);
+                let problem = Problem { field: Some(field.into()), ..Problem::new(Code::Forbidden, text) };
+                Err(problem.hint(format!(
+                    "whoever administers it can allow it: `berth project update {} --allow-{flag}`",
+                    project.name
+                )))
             }
         }
     }

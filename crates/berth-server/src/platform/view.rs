@@ -177,6 +177,8 @@ impl Platform {
             time_limit_secs: secs(project.time_limit),
             idle_limit_secs: secs(project.idle_limit),
             min_run_secs: (!project.min_run.is_zero()).then(|| project.min_run.as_secs()),
+            allow_host_network: project.allow_host_network.then_some(true),
+            allow_privileged: project.allow_privileged.then_some(true),
             unset: Vec::new(),
         }
     }

@@ -336,6 +336,8 @@ fn requests_that_cannot_be_are_refused_with_their_field() {
             WorkloadRequest { priority: Some(berth_api::PriorityName::Name("urgent".into())), ..base() },
         ),
         ("ports", WorkloadRequest { ports: vec![0], ..base() }),
+        ("host_network", WorkloadRequest { host_network: true, ..base() }),
+        ("privileged", WorkloadRequest { privileged: true, ..base() }),
         ("environment", WorkloadRequest { environment: [("A=B".into(), "x".into())].into(), ..base() }),
         ("command or args", WorkloadRequest { args: vec!["a\0b".into()], ..base() }),
         (
@@ -366,6 +368,30 @@ fn requests_that_cannot_be_are_refused_with_their_field() {
         assert_eq!(problem.field.as_deref(), Some(field), "{problem}");
         assert_eq!(world.log.len(), before, "nothing happened");
     }
+}
+
+#[test]
+fn work_touches_its_node_only_where_its_project_allows_it() {
+    let mut world = World::of_the_report();
+    let wants = |name: &str| WorkloadRequest { host_network: true, ..train(name, "1") };
+    let problem = world.submit(wants("first")).expect_err("nothing is allowed");
+    assert!(problem.to_string().contains("--host-network is not allowed in project team-a"), "{problem}");
+    assert!(
+        problem.hint.is_some_and(|hint| hint.contains("berth project update team-a --allow-host-network"))
+    );
+    let set = |world: &mut World, settings: ProjectSettings| {
+        world.act(|platform, now| platform.update_project("team-a", &settings, now)).expect("it is set");
+    };
+    set(&mut world, ProjectSettings { allow_host_network: Some(true), ..ProjectSettings::default() });
+    world.submit(wants("second")).expect("it is allowed");
+    let privileged = WorkloadRequest { privileged: true, ..wants("third") };
+    assert_eq!(world.submit(privileged).expect_err("another right").field.as_deref(), Some("privileged"));
+    set(&mut world, ProjectSettings { quota: "2".parse().ok(), ..ProjectSettings::default() });
+    world.submit(wants("fourth")).expect("what is not named stays");
+    let unset = vec!["allow_host_network".to_owned()];
+    set(&mut world, ProjectSettings { unset, ..ProjectSettings::default() });
+    world.submit(wants("fifth")).expect_err("it was taken back");
+    world.assert_replay();
 }
 
 #[test]
