@@ -148,10 +148,15 @@ async function list(signal: AbortSignal) {
   const finished = await get<WorkloadList>(withQuery('/workloads', { finished: true, limit: 500 }), signal);
   for (const workload of finished.items) workloads.set(workload.id, workload);
   older = finished.next ?? null;
-  const events = await get<{ items: Event[] }>(withQuery('/events', { last: 200 }), signal).catch(() => ({
+  const events = await get<{ items: Event[] }>(withQuery('/events', { last: 1000 }), signal).catch(() => ({
     items: [],
   }));
-  change({ workloads, events: events.items, hasOlder: older !== null, decisions: now().decisions + 1 });
+  change({
+    workloads,
+    events: events.items.filter(isTold),
+    hasOlder: older !== null,
+    decisions: now().decisions + 1,
+  });
 }
 
 /** Asks for finished workloads that ended before those that are known. */
@@ -195,9 +200,14 @@ function showLot() {
     }
   }
   keepFew(workloads);
-  const shown = events.filter(event => event.kind !== 'progressed').map(event => ({ ...event, now: null }));
+  const shown = events.filter(isTold).map(event => ({ ...event, now: null }));
   change({ workloads, decisions, events: [...known.events, ...shown].slice(-EVENTS_MAX) });
   for (const what of stale) later(what);
+}
+
+/** How far somebody is, is shown where they are. */
+function isTold(event: Event) {
+  return event.kind !== 'progressed';
 }
 
 /** These change nobody's share. */

@@ -239,7 +239,7 @@ function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
       all.push({
         id: 'actions',
         title: '',
-        width: 80,
+        width: 104,
         align: 'right',
         phone: false,
         show: row => (
@@ -390,7 +390,7 @@ function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
       {
         id: 'actions',
         title: '',
-        width: 80,
+        width: 104,
         align: 'right',
         phone: false,
         show: of =>

@@ -78,7 +78,7 @@ const user: Of = {
 const kind: Of = {
   id: 'kind',
   title: 'Type',
-  width: 85,
+  width: 95,
   phone: false,
   show: workload => workload.kind,
   value: workload => workload.kind,
@@ -208,7 +208,7 @@ export const ALL_COLUMNS: Of[] = [
   nodes,
   asked,
   { ...allocated, extra: true },
-  runs,
+  { ...runs, phone: false },
   { ...waits, extra: true },
   progress,
   busy,

@@ -147,6 +147,7 @@ function WhyItWaits({ why }: { why: Why }) {
 }
 
 function Workers({ workload }: { workload: Workload }) {
+  const isGang = workload.workers_max > 1;
   return (
     <div className="section">
       <h3>{workload.tasks.length === 1 ? 'Place' : 'Workers'}</h3>
@@ -154,7 +155,7 @@ function Workers({ workload }: { workload: Workload }) {
         <table>
           <thead>
             <tr>
-              <th scope="col">Worker</th>
+              {isGang && <th scope="col">Worker</th>}
               <th scope="col">Node</th>
               <th scope="col">Devices</th>
               <th scope="col">Memory</th>
@@ -164,10 +165,12 @@ function Workers({ workload }: { workload: Workload }) {
           <tbody>
             {workload.tasks.map(task => (
               <tr key={task.rank}>
-                <td>
-                  {task.rank}
-                  {task.extra && <span className="tag"> extra</span>}
-                </td>
+                {isGang && (
+                  <td>
+                    {task.rank}
+                    {task.extra && <span className="tag"> extra</span>}
+                  </td>
+                )}
                 <td>
                   <Link className="light" to={`/nodes/${encodeURIComponent(task.node)}`}>
                     {task.node}

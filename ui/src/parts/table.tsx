@@ -107,7 +107,7 @@ export function Table<T>(props: {
       role="region"
       aria-label={props.label}
     >
-      <table aria-rowcount={rows.length + 1} style={{ minWidth: Math.min(width, 640) }}>
+      <table aria-rowcount={rows.length + 1} style={{ ['--least' as string]: `${Math.min(width, 640)}px` }}>
         <colgroup>
           {columns.map(column => (
             <col
