@@ -19,7 +19,7 @@ help: ## list the targets
 UP ?= --nodes 2xdgx1 --project team-a=4 --project team-b=2 --project team-c=2 --project team-d=8
 
 run: ## build Berth and start it: two declared DGX-1 and the four teams of the report; Ctrl-C ends it
-	@.ci/ensure rust jupyter
+	@.ci/ensure rust ui jupyter
 	@echo "berth: building the release binary (into $(CARGO_TARGET_DIR))"
 	cargo build --release --locked -p berth-cli
 	@ln -sf berth $(CARGO_TARGET_DIR)/release/runai
@@ -31,16 +31,18 @@ story: ## play the report's scenario in the simulator; a picture goes to target/
 	@mkdir -p target
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
-test: ## every test: properties, scenarios, transcripts, processes and containers, house rules
-	@.ci/ensure rust containers shells jupyter kube
+test: ## every test: properties, scenarios, transcripts, processes and containers, the dashboard in a browser, house rules
+	@.ci/ensure rust ui containers shells jupyter browser kube
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
 	cargo test --workspace --locked
+	@.ci/test-ui
 
 check: ## formatting, lints, house rules, licences and known holes of dependencies
-	@.ci/ensure rust lints
+	@.ci/ensure rust ui lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo run --quiet --locked -p xtask -- tidy
+	@.ci/test-ui check
 	@.ci/ensure deny
 	@.ci/check-dependencies
 

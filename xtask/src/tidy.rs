@@ -28,13 +28,13 @@ const LINES_MAX: usize = 800;
 const EMPTY_NAMES: [&str; 4] = ["utils", "common", "helpers", "misc"];
 
 /// Folders that are not ours to judge, besides hidden ones.
-const SKIPPED_FOLDERS: [&str; 2] = ["target", "node_modules"];
+const SKIPPED_FOLDERS: [&str; 4] = ["target", "node_modules", "dist", "test-results"];
 
 /// Hidden folders that are ours.
 const OWN_HIDDEN_FOLDERS: [&str; 2] = [".ci", ".github"];
 
 /// Endings of the files whose text is read.
-const TEXT_ENDINGS: [&str; 8] = ["rs", "toml", "md", "sh", "py", "yaml", "yml", "berth"];
+const TEXT_ENDINGS: [&str; 11] = ["rs", "toml", "md", "sh", "py", "yaml", "yml", "berth", "ts", "tsx", "css"];
 
 /// Text that may not appear, and where.
 struct Forbidden {

@@ -2,6 +2,7 @@
 
 use crate::{Timestamp, Workload};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
 /// How much attention an event wants.
@@ -75,6 +76,8 @@ pub struct EventQuery {
     pub limit: Option<usize>,
     /// Whether events of a stream carry the workload as it stands.
     pub objects: bool,
+    /// Whether a stream also carries what is noted for charts, as it is noted: events `samples` without a place in the log.
+    pub samples: bool,
 }
 
 /// Numbers over time.
@@ -97,6 +100,15 @@ pub struct SeriesPoint {
     pub min: i64,
     /// The largest, in millionths.
     pub max: i64,
+}
+
+/// One point of every series, as it is noted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Samples {
+    /// When.
+    pub at: Timestamp,
+    /// The value of each series, in millionths.
+    pub values: BTreeMap<String, i64>,
 }
 
 /// The names of all series.

@@ -10,6 +10,7 @@ mod names;
 mod owners;
 mod problem;
 mod running;
+mod session;
 mod submit;
 mod why;
 mod workload;
@@ -19,13 +20,16 @@ pub use cluster::{
     Backup, BackupRequest, Cluster, DeviceUse, DeviceView, Node, NodeList, NodeState, RunningOn, Volume,
     VolumeList, VolumeQuery, VolumeRequest,
 };
-pub use events::{Event, EventList, EventQuery, Level, Series, SeriesList, SeriesPoint, SeriesQuery};
+pub use events::{
+    Event, EventList, EventQuery, Level, Samples, Series, SeriesList, SeriesPoint, SeriesQuery,
+};
 pub use names::{NAME_RULE, is_name, nearest, quoted};
 pub use owners::{
     Department, DepartmentList, DepartmentSettings, Project, ProjectList, ProjectSettings, Warned,
 };
 pub use problem::{Code, Problem};
 pub use running::{RunningServer, SERVER_FILE, TOKEN_FILE};
+pub use session::{Session, SessionRequest, SignInLink};
 pub use submit::{
     KindName, MountRequest, Preview, PriorityName, RuntimeName, ServiceType, Submitted, VolumeMount,
     WorkloadRequest,
@@ -44,6 +48,10 @@ pub const RELEASE_HEADER: &str = "berth-version";
 pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// The header that names the person for whom a trusted caller acts.
 pub const USER_HEADER: &str = "berth-user";
+/// The header with which a page shows that a cookie was given to it, and not to somebody else on the same machine.
+pub const PAGE_HEADER: &str = "berth-page";
+/// The header that tells a page which build of the dashboard the server has.
+pub const DASHBOARD_HEADER: &str = "berth-dashboard";
 /// The header of a list that tells the last event it includes.
 pub const CURSOR_HEADER: &str = "berth-cursor";
 /// The largest body of a request, in bytes.

@@ -114,6 +114,9 @@ pub struct ProgressView {
     /// Whatever else it reports.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, String>,
+    /// How busy its GPUs are, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<u8>,
     /// When it last said something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
@@ -237,6 +240,9 @@ pub struct Workload {
     /// When it last saved its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_at: Option<Timestamp>,
+    /// Since when its GPUs have been idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Timestamp>,
     /// Addresses at which its ports are reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,

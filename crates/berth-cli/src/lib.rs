@@ -94,6 +94,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Show whether the server runs, and what it has
     Status(output::OutputArgs),
+    /// Print a link that opens the dashboard, signed in
+    Dashboard,
     /// Submit a workload
     Submit(Box<submit::SubmitArgs>),
     /// List workloads
@@ -293,6 +295,7 @@ async fn call(session: &Session, command: &Command) -> anyhow::Result<Exit> {
         Command::Volume(command) => volume::run(session, command).await,
         Command::Backup(arguments) => backup::backup(session, arguments).await,
         Command::Down(arguments) => server::down(session, arguments).await,
+        Command::Dashboard => server::dashboard(session).await,
         Command::Status(output) => server::status(session, *output).await,
         _ => {
             unreachable!("commands that need more than a server are carried out before")

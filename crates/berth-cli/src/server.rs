@@ -69,6 +69,14 @@ pub(crate) async fn status(session: &Session, arguments: OutputArgs) -> anyhow::
     Ok(Exit::Done)
 }
 
+/// Prints a link to the dashboard that signs in whoever opens it, once.
+pub(crate) async fn dashboard(session: &Session) -> anyhow::Result<Exit> {
+    let link = session.client.sign_in_link().await?;
+    crate::write_data(format!("{}{}\n", session.client.address(), link.path).as_bytes())?;
+    session.say("berth: open it in a browser; it signs you in once, within the hour");
+    Ok(Exit::Done)
+}
+
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct VersionArgs {
     /// Only of this command; ask no server

@@ -198,8 +198,14 @@ fn greet(running: &Running, folder: &Folder) {
     } else {
         String::new()
     };
+    let dashboard = match running.dashboard_link() {
+        Some(link) => {
+            format!("Dashboard (signs you in once; `{berth} dashboard` makes another link):\n  {link}\n\n")
+        }
+        None => String::new(),
+    };
     eprint!(
-        "berth {} runs at http://{}, in {home}\n{}\n\nIn another terminal:\n{elsewhere}{create}  \
+        "berth {} runs at http://{}, in {home}\n{}\n\n{dashboard}In another terminal:\n{elsewhere}{create}  \
          {berth} submit hello -p {project} -g 1 -i berth/quickstart\n  \
          {berth} list -A --watch\n  {berth} logs hello -p {project} -f\n  {berth} why hello -p {project}\n\n\
          Ctrl-C stops it: what runs saves its state, and goes on with the next start.\n",

@@ -7,8 +7,8 @@ use crate::{
 use berth_api::{
     Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings, EventList, EventQuery,
     LogQuery, Node, NodeList, Preview, Project, ProjectList, ProjectSettings, Series, SeriesList,
-    SeriesQuery, Submitted, Volume, VolumeList, VolumeQuery, VolumeRequest, Warned, Why, Workload,
-    WorkloadList, WorkloadQuery, WorkloadRequest,
+    SeriesQuery, SignInLink, Submitted, Volume, VolumeList, VolumeQuery, VolumeRequest, Warned, Why,
+    Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
 };
 use hyper::Method;
 use serde_json::json;
@@ -22,6 +22,11 @@ impl Client {
     /// The installation as a whole.
     pub async fn cluster(&self) -> Result<Cluster, ClientError> {
         self.get(&path(&["cluster"])).await
+    }
+
+    /// A link that signs in to the dashboard once.
+    pub async fn sign_in_link(&self) -> Result<SignInLink, ClientError> {
+        self.send(Method::POST, &path(&["session", "links"]), NOTHING).await
     }
 
     /// Whether the server is up, and whether it takes requests.

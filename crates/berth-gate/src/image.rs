@@ -161,6 +161,7 @@ fn over(
         evictions: Vec::new(),
         progress: status.progress.as_ref().map(progress::shown),
         checkpoint_at: status.checkpoint_at.as_ref().map(|at| convert::time(at).into()),
+        idle_since: None,
         urls: status.urls.clone(),
         request: request(workload, project),
     }

@@ -3,8 +3,10 @@
 //! Everything but health needs a token. The token of the installation is for whoever may read its folder; a workload has
 //! one of its own, with which it can report about itself and do nothing else.
 
+use crate::sessions::Sessions;
 use berth_types::WorkloadId;
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 /// Who calls, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,17 +49,35 @@ impl TaskTokens {
 pub(crate) struct Door {
     token: String,
     tasks: TaskTokens,
+    sessions: Arc<Sessions>,
     /// Who started the server: who a caller is that does not say.
     owner: String,
 }
 
+/// Nothing of what it keeps is printed.
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Door")
+    }
+}
+
 impl Door {
     pub(crate) fn new(token: String, owner: String) -> Self {
-        Self { tasks: TaskTokens::new(&token), token, owner }
+        Self { tasks: TaskTokens::new(&token), sessions: Arc::new(Sessions::new(&token)), token, owner }
     }
 
     pub(crate) fn tasks(&self) -> TaskTokens {
         self.tasks.clone()
+    }
+
+    /// People at the dashboard.
+    pub(crate) fn sessions(&self) -> Arc<Sessions> {
+        Arc::clone(&self.sessions)
+    }
+
+    /// Who started the server.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// Who has this token; `user` is who a trusted caller says it acts for.
@@ -76,7 +96,7 @@ fn is_user(user: &str) -> bool {
 }
 
 /// Compares without telling by its time how much is the same: hashes are compared, not texts.
-fn same(known: &str, given: &str) -> bool {
+pub(crate) fn same(known: &str, given: &str) -> bool {
     Sha256::digest(known) == Sha256::digest(given)
 }
 

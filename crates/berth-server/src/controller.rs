@@ -359,6 +359,7 @@ impl Controller {
 
     fn append_samples(&mut self, platform: &Platform) {
         let samples = samples::of(platform, &self.measured);
+        self.feed.note(samples::told(self.now, &samples));
         // Nobody waits for a sample, and the next one comes soon.
         drop(self.store.append(Batch { at: self.now, samples, ..Batch::default() }));
     }

@@ -1,7 +1,7 @@
 //! Events as they become durable, for streams, and for readers who must not show what could still be lost.
 
 use crate::platform::About;
-use berth_api::{Event, Level, Timestamp};
+use berth_api::{Event, Level, Samples, Timestamp};
 use berth_types::Time;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -37,6 +37,7 @@ pub(crate) struct Feed {
     recent: Mutex<VecDeque<Arc<Event>>>,
     durable: watch::Sender<Durable>,
     closing: watch::Sender<bool>,
+    samples: watch::Sender<Option<Arc<Samples>>>,
 }
 
 impl Feed {
@@ -46,6 +47,7 @@ impl Feed {
             recent: Mutex::default(),
             durable: watch::Sender::new(Durable { seq, epoch: 0 }),
             closing: watch::Sender::new(false),
+            samples: watch::Sender::new(None),
         }
     }
 
@@ -95,6 +97,16 @@ impl Feed {
     /// Waits until streams are to end.
     pub(crate) async fn closed(&self) {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// What was just noted for charts.
+    pub(crate) fn note(&self, samples: Samples) {
+        self.samples.send_replace(Some(Arc::new(samples)));
+    }
+
+    /// Hears of what is noted for charts.
+    pub(crate) fn notes(&self) -> watch::Receiver<Option<Arc<Samples>>> {
+        self.samples.subscribe()
     }
 
     /// Hears of every new last event.

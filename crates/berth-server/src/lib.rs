@@ -28,6 +28,7 @@ mod release;
 mod run;
 mod samples;
 mod serve;
+mod sessions;
 mod tasks;
 
 pub use berth_agent::{ProgressReader, Report, Said};

@@ -78,6 +78,7 @@ pub struct Running {
     declared: bool,
     folder: Folder,
     shared: Arc<Shared>,
+    door: Door,
     messages: Sender<Message>,
     controller: Option<JoinHandle<()>>,
     releaser: Option<JoinHandle<()>>,
@@ -193,7 +194,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         tasks: Some(tasks.clone()),
         mirror: None,
         messages: messages.clone(),
-        door,
+        door: door.clone(),
         folder: folder.clone(),
         declared,
         started: now,
@@ -213,6 +214,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         declared,
         folder,
         shared,
+        door,
         messages,
         controller: Some(controller),
         releaser: Some(releaser),
@@ -248,6 +250,12 @@ impl Running {
             count(platform.engine().projects().len(), "project"),
             count(platform.unfinished().count(), "unfinished workload"),
         )
+    }
+
+    /// A link to the dashboard that signs in whoever started this, once.
+    pub fn dashboard_link(&self) -> Option<String> {
+        let (code, _) = self.door.sessions().link(self.door.owner(), self.shared.now()).ok()?;
+        Some(format!("http://{}/#code={code}", self.address))
     }
 
     /// The first project by name, for examples.

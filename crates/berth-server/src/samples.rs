@@ -3,8 +3,9 @@
 //! GPUs and counts are in millionths, utilisation in millionths of a percent, memory in bytes.
 
 use crate::platform::Platform;
+use berth_api::Samples;
 use berth_store::Sample;
-use berth_types::{Bytes, NodeId, Place};
+use berth_types::{Bytes, NodeId, Place, Time};
 use std::collections::BTreeMap;
 
 const MILLION: u64 = 1_000_000;
@@ -36,10 +37,14 @@ pub(crate) fn of(platform: &Platform, measured: &[Measured]) -> Vec<Sample> {
             _ => {}
         }
         add("gpus_allocated".into(), gpus);
+        if gpus > 0 {
+            add(format!("gpus_by_user/{}", workload.spec.user), gpus);
+        }
         running += u64::from(workload.is_running());
         waiting += u64::from(workload.is_queued());
         reports.take(workload, platform);
     }
+    let mut all_known: Vec<u64> = Vec::new();
     for (id, node) in engine.nodes() {
         add("gpus".into(), node.devices.len() as u64 * MILLION);
         let of_device = |device: usize| match measured.get(device) {
@@ -51,13 +56,25 @@ pub(crate) fn of(platform: &Platform, measured: &[Measured]) -> Vec<Sample> {
             let mean = known.iter().sum::<u64>() / known.len() as u64;
             add(format!("gpu_utilisation/{}", node.name), mean);
         }
+        all_known.extend(known);
         for (device, measured) in measured.iter().enumerate().take(node.devices.len()) {
             add(format!("gpu_memory_used/{}/{device}", node.name), measured.memory_used.0);
         }
     }
+    if !all_known.is_empty() {
+        add("gpu_utilisation".into(), all_known.iter().sum::<u64>() / all_known.len() as u64);
+    }
     add("workloads_running".into(), running * MILLION);
     add("workloads_waiting".into(), waiting * MILLION);
     values.into_iter().map(|(series, value)| Sample { series, value: value as i64 }).collect()
+}
+
+/// Samples as a stream tells them.
+pub(crate) fn told(at: Time, samples: &[Sample]) -> Samples {
+    Samples {
+        at: at.into(),
+        values: samples.iter().map(|sample| (sample.series.clone(), sample.value)).collect(),
+    }
 }
 
 /// What workloads say about the devices they are on.

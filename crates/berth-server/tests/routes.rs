@@ -8,6 +8,8 @@ use support::Server;
 
 /// Routes that need no token: whoever watches over the process learns nothing but that it lives.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+/// Where people without a token sign in.
+const SIGN_IN: (&str, &str) = ("POST", "/api/v1/session");
 /// Routes for workloads about themselves.
 const OF_WORKLOADS: [&str; 2] = ["/api/v1/report", "/api/v1/checkpoint"];
 
@@ -56,10 +58,14 @@ fn no_route_is_open_to_strangers() {
             assert_eq!((nobody.status, stranger.status), (200, 200), "{method} {path}");
             continue;
         }
+        if (method.as_str(), path.as_str()) == SIGN_IN {
+            assert_eq!(nobody.status, 422, "without a code or a token");
+            continue;
+        }
         assert_eq!((nobody.status, stranger.status), (401, 401), "{method} {path}");
         assert_eq!(nobody.code(), "unauthenticated");
     }
-    for path in ["/api/v1/nothing", "/api/v2/workloads", "/", "/..", "/metrics/x"] {
+    for path in ["/api/v1/nothing", "/api/v2/workloads", "/..", "/nothing", "/metrics/x"] {
         assert_eq!(server.call_with("GET", path, "", &[]).status, 401, "{path}");
         assert_eq!(server.call("GET", path, "").status, 404, "{path}");
     }
@@ -87,6 +93,7 @@ fn a_workload_may_speak_of_itself_only() {
             path if OPEN.contains(&path) => 200,
             path if OF_WORKLOADS.contains(&path) => 204,
             "/openapi.json" => 200,
+            path if (method.as_str(), path) == SIGN_IN => 422,
             _ => 403,
         };
         assert_eq!(status, expected, "{method} {path}");

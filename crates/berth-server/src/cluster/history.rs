@@ -4,6 +4,7 @@
 use crate::{
     controller::{BODY_VERSION, KEY_KEPT, Key, SNAPSHOT_EVERY, store_problem},
     feed::{Feed, Told},
+    samples,
 };
 use berth_api::{Code, Problem};
 use berth_store::{Answer, Batch, Json, NewEvent, Sample, Snapshot, Store, StoreError};
@@ -66,6 +67,7 @@ impl History {
     }
 
     pub(crate) fn sample(&self, at: Time, samples: Vec<Sample>) {
+        self.feed.note(samples::told(at, &samples));
         self.write(Batch { at, samples, ..Batch::default() });
     }
 

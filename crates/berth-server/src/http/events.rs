@@ -13,7 +13,9 @@ use axum::{
         sse::{Event as SseEvent, KeepAlive},
     },
 };
-use berth_api::{Code, Event, EventList, EventQuery, Problem, Series, SeriesList, SeriesPoint, SeriesQuery};
+use berth_api::{
+    Code, Event, EventList, EventQuery, Problem, Samples, Series, SeriesList, SeriesPoint, SeriesQuery,
+};
 use berth_store::{Resolution, Store, StoreError};
 use berth_types::{Time, WorkloadId};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
@@ -115,6 +117,9 @@ async fn follow(
     sender: mpsc::Sender<Result<SseEvent, Infallible>>,
 ) {
     let mut bell = state.feed.bell();
+    let mut notes = state.feed.notes();
+    // Whoever begins to follow need not wait for the next one.
+    notes.mark_changed();
     loop {
         let events = match state.feed.recent_after(after) {
             Some(events) => events,
@@ -135,13 +140,31 @@ async fn follow(
             }
         }
         if events.is_empty() {
-            tokio::select! {
-                changed = bell.wait_for(|durable| durable.seq > after) => if changed.is_err() { return },
+            let is_noted = tokio::select! {
+                changed = bell.wait_for(|durable| durable.seq > after) => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    false
+                }
+                changed = notes.changed(), if query.samples => changed.is_ok(),
                 () = sender.closed() => return,
                 () = state.feed.closed() => return,
+            };
+            let noted = is_noted.then(|| notes.borrow_and_update().clone()).flatten();
+            if let Some(noted) = noted
+                && sender.send(Ok(samples(&noted))).await.is_err()
+            {
+                return;
             }
         }
     }
+}
+
+/// Without an id: whoever resumes does so after an event of the log.
+fn samples(samples: &Samples) -> SseEvent {
+    let data = serde_json::to_string(samples).expect("samples are JSON");
+    SseEvent::default().event("samples").data(data)
 }
 
 async fn load(state: &AppState, after: u64) -> Result<Vec<Arc<Event>>, ApiError> {

@@ -1,11 +1,14 @@
 //! The API over HTTP. Handlers read, ask the controller, and say what it answers; nothing is decided here.
 
 mod cluster;
+mod cookie;
+mod dashboard;
 mod events;
 mod logs;
 mod nodes;
 mod openapi;
 mod owners;
+mod sessions;
 mod state;
 mod volumes;
 mod workloads;
@@ -69,6 +72,8 @@ fn router(state: AppState) -> Router {
         .route("/events/stream", get(events::stream))
         .route("/series", get(events::series_names))
         .route("/series/points", get(events::series_points))
+        .route("/session", get(sessions::show).delete(sessions::sign_out))
+        .route("/session/links", post(sessions::link))
         .route("/volumes", get(volumes::list).post(volumes::create))
         .route("/volumes/{name}", axum::routing::delete(volumes::delete))
         // Everything above is for people; a workload may speak of itself only.
@@ -86,6 +91,9 @@ fn router(state: AppState) -> Router {
         // Whoever watches over the process has no token, and learns nothing.
         .route("/healthz", get(cluster::health))
         .route("/readyz", get(cluster::ready))
+        // Whoever signs in has no token yet; and the page on which they do holds nothing secret.
+        .route("/api/v1/session", post(sessions::sign_in))
+        .merge(dashboard::router())
         .layer(DefaultBodyLimit::max(berth_api::BODY_BYTES_MAX))
         .layer(middleware::from_fn(tell_release))
         .with_state(state)
@@ -100,13 +108,15 @@ async fn wrong_method(request: Request) -> ApiError {
     ApiError(Problem::new(Code::MethodNotAllowed, text))
 }
 
-/// Lets nobody in without a token.
+/// Lets nobody in without a token, or the session of a page.
 async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let token =
         text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
-    let identity =
-        token.and_then(|token| state.door.identify(token, text_of(headers, berth_api::USER_HEADER)));
+    let identity = match token {
+        Some(token) => state.door.identify(token, text_of(headers, berth_api::USER_HEADER)),
+        None => cookie::session(&state, headers).map(|(user, _)| Identity::Person { user }),
+    };
     match identity {
         Some(identity) => {
             request.extensions_mut().insert(identity);
@@ -131,10 +141,11 @@ async fn people_only(request: Request, next: Next) -> Response {
     }
 }
 
-/// Tells every client which release it talks to.
+/// Tells every client which release it talks to, and every page which build of the dashboard would be shown now.
 async fn tell_release(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.headers_mut().insert(berth_api::RELEASE_HEADER, HeaderValue::from_static(berth_api::release()));
+    response.headers_mut().insert(berth_api::DASHBOARD_HEADER, dashboard::build());
     response
 }
 

@@ -52,11 +52,16 @@ use utoipa::{
         super::events::stream,
         super::events::series_names,
         super::events::series_points,
+        super::sessions::link,
+        super::sessions::sign_in,
+        super::sessions::show,
+        super::sessions::sign_out,
         super::volumes::list,
         super::volumes::create,
         super::volumes::delete,
     ),
-    modifiers(&Bearer)
+    components(schemas(berth_api::Samples)),
+    modifiers(&Bearer, &Names)
 )]
 struct Document;
 
@@ -68,6 +73,23 @@ impl Modify for Bearer {
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
         document.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
+    }
+}
+
+/// Handlers are named within their file; whoever makes code from the document needs names that are unique in it.
+struct Names;
+
+impl Modify for Names {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let operations =
+                [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten();
+            for operation in operations {
+                let tag = operation.tags.iter().flatten().next();
+                let (Some(tag), Some(id)) = (tag, &operation.operation_id) else { continue };
+                operation.operation_id = Some(format!("{tag}_{id}"));
+            }
+        }
     }
 }
 

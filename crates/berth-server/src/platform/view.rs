@@ -10,7 +10,7 @@ use berth_types::{
     Account, AfterStop, Bytes, Cpu, Gpus, Name, NodeCondition, NodeId, Outcome, Phase, Place, Selector,
     Share, Span, Time, Workload, WorkloadId,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Time left is told from the pace of at least so long.
 const PACE_SECS_MIN: u64 = 30;
@@ -60,6 +60,7 @@ impl Platform {
             evictions: record.evictions.iter().map(eviction).collect(),
             progress: record.progress.as_ref().map(|report| progress(report, record.run_started)),
             checkpoint_at: workload.checkpoint.map(Into::into),
+            idle_since: workload.idle_since.map(Into::into),
             urls: urls(record),
             request,
         })
@@ -227,11 +228,28 @@ impl Platform {
 
     /// Nodes, by name.
     pub(crate) fn node_views(&self) -> Vec<berth_api::Node> {
-        self.nodes.values().filter_map(|id| self.node_view(*id)).collect()
+        let mut on: BTreeMap<NodeId, Vec<&Workload>> = BTreeMap::new();
+        for workload in self.engine.workloads() {
+            let nodes = workload.places().chain(workload.leaving()).map(|place| place.node);
+            for node in nodes.collect::<BTreeSet<_>>() {
+                on.entry(node).or_default().push(workload);
+            }
+        }
+        let view = |id: &NodeId| self.node_view_of(*id, on.get(id).into_iter().flatten().copied());
+        self.nodes.values().filter_map(view).collect()
     }
 
     /// A node, with what is on it.
     pub(crate) fn node_view(&self, id: NodeId) -> Option<berth_api::Node> {
+        self.node_view_of(id, self.engine.workloads())
+    }
+
+    /// A node, with what is on it of these workloads.
+    fn node_view_of<'a>(
+        &self,
+        id: NodeId,
+        candidates: impl Iterator<Item = &'a Workload>,
+    ) -> Option<berth_api::Node> {
         let node = self.engine.nodes().get(&id)?;
         let mut devices: Vec<DeviceView> = Vec::new();
         for (index, device) in node.devices.iter().enumerate() {
@@ -247,7 +265,7 @@ impl Platform {
         let (mut cpu, mut memory, mut gpus) = (Cpu::ZERO, Bytes::ZERO, Gpus::ZERO);
         let mut reported: BTreeMap<u8, u64> = BTreeMap::new();
         let mut workloads = Vec::new();
-        for workload in self.engine.workloads() {
+        for workload in candidates {
             let mut here = workload.places().filter(|place| place.node == id).peekable();
             if here.peek().is_none() && !workload.leaving().iter().any(|place| place.node == id) {
                 continue;
@@ -371,6 +389,7 @@ fn progress(report: &TaskReport, started: Option<Time>) -> ProgressView {
         accuracy: report.accuracy.clone(),
         left_secs: left,
         metrics: report.metrics.clone(),
+        utilisation: report.utilisation,
         at: Some(report.at.into()),
     }
 }
@@ -391,6 +410,7 @@ pub(super) fn finished(
     view.status = final_status(record, outcome);
     view.ended = Some(Ended { at: at.into(), exit_code: record.exit_code, signal: record.signal });
     view.gpus_allocated = GpuAmount::default();
+    view.idle_since = None;
     // What was last heard of it may be old; nothing is left to do in any case.
     if let Some(progress) = &mut view.progress {
         progress.left_secs = None;

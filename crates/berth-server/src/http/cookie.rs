@@ -1,0 +1,20 @@
+//! The half of a session that the browser keeps.
+
+use super::{state::AppState, text_of};
+use axum::http::{HeaderMap, header};
+use berth_types::Time;
+
+/// Who is signed in, and until when: by the cookie, together with the key that the page sends.
+pub(super) fn session(state: &AppState, headers: &HeaderMap) -> Option<(String, Time)> {
+    let key = text_of(headers, berth_api::PAGE_HEADER)?;
+    let sessions = state.door.sessions();
+    let cookie = value(headers, &sessions.cookie_name())?;
+    sessions.check(cookie, key, state.shared.now())
+}
+
+fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+    let mut pairs =
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}

@@ -1,0 +1,124 @@
+// Numbers that follow from the list of workloads. Each is worked out once per list.
+import type { Workload } from '../api/types.ts';
+import { isFinal, isPlaced, isWaiting } from './status.ts';
+
+/** A share of a device, and who has it. */
+export interface Holding {
+  workload: Workload;
+  share: number;
+  /** It was told to stop, and has not left yet. */
+  leaves: boolean;
+}
+
+export interface Totals {
+  allocated: number;
+  /** GPUs of work that is known to leave them idle. */
+  idle: number;
+  running: number;
+  waiting: number;
+  suspended: number;
+}
+
+export interface OfProject extends Totals {
+  waitingGpus: number;
+}
+
+type All = ReadonlyMap<number, Workload>;
+
+function once<T>(work: (all: All) => T): (all: All) => T {
+  const known = new WeakMap<All, T>();
+  return all => {
+    let found = known.get(all);
+    if (found === undefined) {
+      found = work(all);
+      known.set(all, found);
+    }
+    return found;
+  };
+}
+
+export const unfinished = once(all => [...all.values()].filter(workload => !isFinal(workload.status)));
+
+export const running = once(all => unfinished(all).filter(isPlaced));
+
+export const pending = once(all => unfinished(all).filter(isWaiting));
+
+export const byProject = once(all => {
+  const found = new Map<string, OfProject>();
+  for (const workload of unfinished(all)) {
+    let of = found.get(workload.project);
+    if (of === undefined) {
+      of = { allocated: 0, idle: 0, running: 0, waiting: 0, suspended: 0, waitingGpus: 0 };
+      found.set(workload.project, of);
+    }
+    of.allocated = sum(of.allocated, workload.gpus_allocated);
+    if (workload.idle_since) of.idle = sum(of.idle, workload.gpus_allocated);
+    if (isPlaced(workload)) of.running += 1;
+    if (workload.status === 'Suspended') of.suspended += 1;
+    if (isWaiting(workload)) {
+      of.waiting += 1;
+      of.waitingGpus = sum(of.waitingGpus, workload.gpus_requested);
+    }
+  }
+  return found;
+});
+
+export const totals = once(all => {
+  const total: Totals = { allocated: 0, idle: 0, running: 0, waiting: 0, suspended: 0 };
+  for (const of of byProject(all).values()) {
+    total.allocated = sum(total.allocated, of.allocated);
+    total.idle = sum(total.idle, of.idle);
+    total.running += of.running;
+    total.waiting += of.waiting;
+    total.suspended += of.suspended;
+  }
+  return total;
+});
+
+/** Who is on which device: by node, then by the device's position. */
+export const holdings = once(all => {
+  const found = new Map<string, Map<number, Holding[]>>();
+  for (const workload of unfinished(all)) {
+    for (const task of workload.tasks) {
+      let node = found.get(task.node);
+      if (node === undefined) {
+        node = new Map();
+        found.set(task.node, node);
+      }
+      const share = task.devices.length === 0 ? 0 : task.gpus / task.devices.length;
+      for (const device of task.devices) {
+        const on = node.get(device) ?? [];
+        on.push({ workload, share, leaves: task.status === 'Stopping' });
+        node.set(device, on);
+      }
+    }
+  }
+  return found;
+});
+
+/** GPUs of a node that are given, without what is leaving. */
+export function allocatedOn(devices: ReadonlyMap<number, Holding[]> | undefined) {
+  let allocated = 0;
+  for (const on of devices?.values() ?? []) {
+    for (const holding of on) if (!holding.leaves) allocated = sum(allocated, holding.share);
+  }
+  return allocated;
+}
+
+/** Amounts have six decimals; their sums have too. */
+export function sum(a: number, b: number) {
+  return Math.round((a + b) * 1e6) / 1e6;
+}
+
+/** How busy what runs on a node says it is, in percent; null when nobody says. */
+export function utilisation(holdings: Iterable<Holding>): number | null {
+  let busy = 0;
+  let known = 0;
+  for (const { workload, share } of holdings) {
+    const told = workload.progress?.utilisation;
+    if (told == null) continue;
+    busy += told * share;
+    known += share;
+  }
+  return known === 0 ? null : busy / known;
+}

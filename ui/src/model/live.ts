@@ -1,0 +1,264 @@
+// Keeps what is known fresh: lists once, follows the stream, and resumes it after a lost connection.
+import { call, Failure, get, hasKey, keepKey, serverNow, withQuery } from '../api/client.ts';
+import { follow } from '../api/stream.ts';
+import type {
+  Cluster,
+  Department,
+  Event,
+  Node,
+  Project,
+  Session,
+  Workload,
+  WorkloadList,
+} from '../api/types.ts';
+import { isFinal } from './status.ts';
+import { change, forget, now } from './store.ts';
+
+const PAGE = 1000;
+/** Finished workloads that are kept in memory. */
+const FINISHED_MAX = 2000;
+const EVENTS_MAX = 500;
+/** Events are shown in lots, so that a burst is one repaint. */
+const LOT_MS = 60;
+const RETRY_MS = [500, 1000, 2000, 4000, 8000];
+
+let cursor = 0;
+let running: AbortController | null = null;
+let waiting: (() => void) | null = null;
+/** Where older finished workloads begin. */
+let older: string | null = null;
+
+/** Signs in with the code of a link or a token. */
+export async function signIn(request: { code: string } | { token: string }) {
+  const { body } = await call<Session>('POST', '/session', request);
+  keepKey(body.key ?? null);
+  change({ user: body.user });
+  begin();
+}
+
+export async function signOut() {
+  await call('DELETE', '/session').catch(() => {});
+  end();
+}
+
+/** Forgets everything: somebody else may sit down here. */
+export function end() {
+  running?.abort();
+  running = null;
+  keepKey(null);
+  forget();
+}
+
+/** Begins to keep everything fresh, if somebody is signed in. */
+export function begin() {
+  running?.abort();
+  if (!hasKey()) {
+    forget();
+    return;
+  }
+  running = new AbortController();
+  change({ phase: 'loading', connection: { state: 'connecting' } });
+  void keepFresh(running.signal);
+}
+
+/** Tries again at once instead of when its time has come. */
+export function retryNow() {
+  waiting?.();
+}
+
+async function keepFresh(signal: AbortSignal) {
+  let attempt = 0;
+  let listed = false;
+  while (!signal.aborted) {
+    try {
+      if (!listed) {
+        await list(signal);
+        listed = true;
+      }
+      const open = () => {
+        attempt = 0;
+        change({ connection: { state: 'live' } });
+        void refresh('owners');
+        void refresh('nodes');
+      };
+      await follow(cursor, { event: take, samples: samples => change({ samples }), open }, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      // What the cursor names is not kept any more: list again, and follow from there.
+      if (error instanceof Failure && error.status === 410) listed = false;
+      else if (error instanceof Failure && error.status === 401) return;
+    }
+    if (signal.aborted) return;
+    const connection = now().connection;
+    const since = connection.state === 'lost' ? connection.since : Date.now();
+    const pause = RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)]!;
+    attempt += 1;
+    change({ connection: { state: 'lost', since, retryAt: Date.now() + pause } });
+    await rest(pause, signal);
+  }
+}
+
+function rest(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    const done = () => {
+      clearTimeout(timer);
+      waiting = null;
+      signal.removeEventListener('abort', done);
+      window.removeEventListener('online', done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    waiting = done;
+    signal.addEventListener('abort', done);
+    window.addEventListener('online', done);
+  });
+}
+
+async function list(signal: AbortSignal) {
+  const [session, cluster, projects, departments, nodes] = await Promise.all([
+    get<Session>('/session', signal),
+    get<Cluster>('/cluster', signal),
+    get<{ items: Project[] }>('/projects', signal),
+    get<{ items: Department[] }>('/departments', signal),
+    get<{ items: Node[] }>('/nodes', signal),
+  ]);
+  const workloads = new Map<number, Workload>();
+  let next: string | null | undefined;
+  let first = true;
+  do {
+    const path = withQuery('/workloads', { finished: false, limit: PAGE, cursor: next });
+    const page = await call<WorkloadList>('GET', path, undefined, signal);
+    // Everything after the first page began is told again by the stream, so later pages may be newer and do no harm.
+    if (first) cursor = Number(page.headers.get('berth-cursor') ?? '0');
+    for (const workload of page.body.items) workloads.set(workload.id, workload);
+    next = page.body.next;
+    if (first) {
+      change({
+        phase: 'ready',
+        user: session.user,
+        cluster,
+        projects: projects.items,
+        departments: departments.items,
+        nodes: nodes.items,
+        workloads: new Map(workloads),
+      });
+    }
+    first = false;
+  } while (next);
+  const finished = await get<WorkloadList>(withQuery('/workloads', { finished: true, limit: 500 }), signal);
+  for (const workload of finished.items) workloads.set(workload.id, workload);
+  older = finished.next ?? null;
+  const events = await get<{ items: Event[] }>(withQuery('/events', { last: 1000 }), signal).catch(() => ({
+    items: [],
+  }));
+  change({
+    workloads,
+    events: events.items.filter(isTold),
+    hasOlder: older !== null,
+    decisions: now().decisions + 1,
+  });
+}
+
+/** Asks for finished workloads that ended before those that are known. */
+export async function loadOlder() {
+  if (older === null) return;
+  const page = await get<WorkloadList>(
+    withQuery('/workloads', { finished: true, limit: 500, cursor: older }),
+  );
+  const workloads = new Map(now().workloads);
+  for (const workload of page.items) workloads.set(workload.id, workload);
+  older = page.next ?? null;
+  change({ workloads, hasOlder: older !== null });
+}
+
+let lot: Event[] = [];
+
+function take(event: Event) {
+  cursor = Math.max(cursor, event.seq);
+  lot.push(event);
+  if (lot.length === 1) setTimeout(showLot, LOT_MS);
+}
+
+function showLot() {
+  const events = lot;
+  lot = [];
+  const known = now();
+  const workloads = new Map(known.workloads);
+  const stale = new Set<'owners' | 'nodes'>();
+  let decisions = known.decisions;
+  for (const event of events) {
+    const workload = event.now;
+    if (event.workload_id != null && event.kind === 'hidden') workloads.delete(event.workload_id);
+    else if (workload) {
+      if (workload.status === 'Deleted') workloads.delete(workload.id);
+      else workloads.set(workload.id, workload);
+    }
+    if (event.kind.startsWith('node')) stale.add('nodes');
+    if (!QUIET.has(event.kind)) {
+      stale.add('owners');
+      decisions += 1;
+    }
+  }
+  keepFew(workloads);
+  const shown = events.filter(isTold).map(event => ({ ...event, now: null }));
+  change({ workloads, decisions, events: [...known.events, ...shown].slice(-EVENTS_MAX) });
+  for (const what of stale) later(what);
+}
+
+/** How far somebody is, is shown where they are. */
+function isTold(event: Event) {
+  return event.kind !== 'progressed';
+}
+
+/** These change nobody's share. */
+const QUIET = new Set(['progressed', 'checkpointed', 'idle', 'warned', 'hidden', 'task-started', 'running']);
+
+function keepFew(workloads: Map<number, Workload>) {
+  if (workloads.size <= FINISHED_MAX) return;
+  const finished = [...workloads.values()].filter(workload => isFinal(workload.status));
+  if (finished.length <= FINISHED_MAX) return;
+  finished.sort((a, b) => (a.ended?.at ?? '').localeCompare(b.ended?.at ?? ''));
+  for (const old of finished.slice(0, finished.length - FINISHED_MAX)) workloads.delete(old.id);
+}
+
+/** Fair shares and settings are the server's to tell; after a burst of changes they are asked for once. */
+const due = new Map<string, ReturnType<typeof setTimeout>>();
+
+function later(what: 'owners' | 'nodes') {
+  if (due.has(what)) return;
+  due.set(
+    what,
+    setTimeout(() => {
+      due.delete(what);
+      void refresh(what);
+    }, 400),
+  );
+}
+
+export async function refresh(what: 'owners' | 'nodes') {
+  const signal = running?.signal;
+  try {
+    if (what === 'nodes') {
+      change({ nodes: (await get<{ items: Node[] }>('/nodes', signal)).items });
+      return;
+    }
+    const [projects, departments, cluster] = await Promise.all([
+      get<{ items: Project[] }>('/projects', signal),
+      get<{ items: Department[] }>('/departments', signal),
+      get<Cluster>('/cluster', signal),
+    ]);
+    change({ projects: projects.items, departments: departments.items, cluster });
+  } catch {
+    // The stream notices when the server is gone, and everything is asked for again then.
+  }
+}
+
+/** What the answer to a command says is shown before the stream tells it. */
+export function seen(workload: Workload) {
+  const workloads = new Map(now().workloads);
+  if (workload.status === 'Deleted') workloads.delete(workload.id);
+  else workloads.set(workload.id, workload);
+  change({ workloads });
+}
+
+export { serverNow };

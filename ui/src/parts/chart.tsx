@@ -1,0 +1,323 @@
+// Numbers over time as steps: what is noted holds until the next is. Drag to look closer; arrow keys go from point to point.
+import { type KeyboardEvent, type PointerEvent, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { exact } from '../model/format.ts';
+import type { Point } from '../model/series.ts';
+
+export interface Line {
+  name: string;
+  colour: string;
+  points: Point[];
+  /** A level that is drawn across, such as a quota. */
+  level?: number;
+}
+
+const LEFT = 40;
+const BOTTOM = 20;
+const TOP = 8;
+/** Longer without a point is a gap. */
+const GAP_MS = 15 * 60_000;
+
+export function Chart(props: {
+  label: string;
+  lines: Line[];
+  from: number;
+  to: number;
+  unit?: string;
+  most?: number;
+  height?: number;
+  stacked?: boolean;
+  /** Shows the levels of lines. */
+  levels?: boolean;
+  onRange?: (from: number, to: number) => void;
+}) {
+  const { lines, from, to, stacked, unit } = props;
+  const height = props.height ?? 220;
+  const frame = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(640);
+  const [at, setAt] = useState<number | null>(null);
+  const [brush, setBrush] = useState<[number, number] | null>(null);
+  useLayoutEffect(() => {
+    const shown = frame.current;
+    if (!shown) return;
+    const measure = () => setWidth(Math.max(240, shown.clientWidth));
+    measure();
+    const watcher = new ResizeObserver(measure);
+    watcher.observe(shown);
+    return () => watcher.disconnect();
+  }, []);
+
+  const layers = useMemo(
+    () =>
+      stacked
+        ? stack(lines, from, to)
+        : lines.map(line => ({ line, points: within(line.points, from, to), base: null })),
+    [lines, stacked, from, to],
+  );
+  const highest = Math.max(
+    props.most ?? 1,
+    ...layers.flatMap(layer => layer.points.map(([, value]) => value)),
+    ...(props.levels && !stacked ? lines.map(line => line.level ?? 0) : []),
+  );
+  const ticks = steps(highest);
+  const top = ticks.at(-1)!;
+  const x = (time: number) => LEFT + ((time - from) / (to - from)) * (width - LEFT - 6);
+  const y = (value: number) => TOP + (1 - value / top) * (height - TOP - BOTTOM);
+  const timeAt = (clientX: number) => {
+    const box = frame.current!.getBoundingClientRect();
+    const part = (clientX - box.left - LEFT) / (width - LEFT - 6);
+    return from + Math.max(0, Math.min(1, part)) * (to - from);
+  };
+  const times = useMemo(
+    () =>
+      [...new Set(lines.flatMap(line => line.points.map(([time]) => time)))]
+        .filter(time => time >= from && time <= to)
+        .sort((a, b) => a - b),
+    [lines, from, to],
+  );
+
+  const move = (event: PointerEvent) => {
+    const time = timeAt(event.clientX);
+    if (brush) setBrush([brush[0], time]);
+    setAt(time);
+  };
+  const release = () => {
+    if (brush && Math.abs(x(brush[0]) - x(brush[1])) > 6)
+      props.onRange?.(Math.min(...brush), Math.max(...brush));
+    setBrush(null);
+  };
+  const key = (event: KeyboardEvent) => {
+    const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+    if (step === 0 || times.length === 0) return;
+    event.preventDefault();
+    const index = at === null ? times.length - 1 : nearest(times, at) + step;
+    setAt(times[Math.max(0, Math.min(times.length - 1, index))]!);
+  };
+  const values = at === null ? [] : lines.map(line => ({ line, value: valueAt(line.points, at) }));
+  const summary = lines
+    .map(line => [line.name, line.points.at(-1)?.[1]] as const)
+    .filter(([, last]) => last !== undefined)
+    .map(([name, last]) => `${name} ${shown(last!)}${unit ?? ''}`)
+    .join(', ');
+  return (
+    <div className="chart-frame" ref={frame}>
+      <svg
+        height={height}
+        viewBox={`0 0 ${width} ${height}`}
+        role="img"
+        aria-label={`${props.label}${summary === '' ? ': no data yet' : `, last: ${summary}`}`}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: arrow keys read its values.
+        tabIndex={0}
+        onKeyDown={key}
+        onPointerMove={move}
+        onPointerLeave={() => {
+          setAt(null);
+          setBrush(null);
+        }}
+        onPointerDown={event => {
+          if (!props.onRange || event.button !== 0) return;
+          const time = timeAt(event.clientX);
+          setBrush([time, time]);
+        }}
+        onPointerUp={release}
+        onBlur={() => setAt(null)}
+      >
+        {ticks.map(tick => (
+          <g key={tick}>
+            <line className="rule" x1={LEFT} x2={width - 6} y1={y(tick)} y2={y(tick)} />
+            <text x={LEFT - 6} y={y(tick) + 4} textAnchor="end">
+              {tick}
+              {unit ?? ''}
+            </text>
+          </g>
+        ))}
+        {timeTicks(from, to, width).map(tick => (
+          <text key={tick.at} x={x(tick.at)} y={height - 5} textAnchor="middle">
+            {tick.text}
+          </text>
+        ))}
+        {stacked &&
+          layers.map(({ line, points, base }) => (
+            <path
+              key={`area-${line.name}`}
+              d={area(points, base ?? [], x, y)}
+              fill={line.colour}
+              fillOpacity={0.75}
+            />
+          ))}
+        {layers.map(({ line, points }) => (
+          <path
+            key={line.name}
+            d={path(points, x, y, to)}
+            fill="none"
+            stroke={line.colour}
+            strokeWidth={stacked ? 1 : 1.75}
+            strokeLinejoin="round"
+          />
+        ))}
+        {props.levels &&
+          !stacked &&
+          lines.map(
+            line =>
+              line.level !== undefined && (
+                <line
+                  key={`level-${line.name}`}
+                  x1={LEFT}
+                  x2={width - 6}
+                  y1={y(line.level)}
+                  y2={y(line.level)}
+                  stroke={line.colour}
+                  strokeDasharray="2 4"
+                  strokeWidth={1.25}
+                />
+              ),
+          )}
+        {at !== null && <line className="cross" x1={x(at)} x2={x(at)} y1={TOP} y2={height - BOTTOM} />}
+        {brush && (
+          <rect
+            className="brush"
+            x={Math.min(x(brush[0]), x(brush[1]))}
+            width={Math.abs(x(brush[0]) - x(brush[1]))}
+            y={TOP}
+            height={height - TOP - BOTTOM}
+          />
+        )}
+      </svg>
+      {at !== null && values.some(({ value }) => value !== null) && (
+        <div
+          className="chart-tip"
+          style={x(at) > width / 2 ? { right: width - x(at) + 10 } : { left: x(at) + 10 }}
+          role="status"
+        >
+          <span className="dim">{exact(at)}</span>
+          {values.map(
+            ({ line, value }) =>
+              value !== null && (
+                <div key={line.name}>
+                  <span className="project">
+                    <i className="swatch" style={{ background: line.colour }} />
+                    {line.name}
+                  </span>
+                  <b>
+                    {shown(value)}
+                    {unit ?? ''}
+                  </b>
+                </div>
+              ),
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function shown(value: number) {
+  return String(Math.round(value * 100) / 100);
+}
+
+/** The points in a range, with what held when it began. */
+function within(points: Point[], from: number, to: number): Point[] {
+  const inside: Point[] = [];
+  let before: Point | null = null;
+  for (const point of points) {
+    if (point[0] < from) before = point;
+    else if (point[0] <= to) inside.push(point);
+  }
+  if (before && from - before[0] < GAP_MS) inside.unshift([from, before[1]]);
+  return inside;
+}
+
+function valueAt(points: Point[], at: number): number | null {
+  let found: Point | null = null;
+  for (const point of points) {
+    if (point[0] > at) break;
+    found = point;
+  }
+  return found && at - found[0] < GAP_MS ? found[1] : null;
+}
+
+function nearest(times: number[], at: number): number {
+  let best = 0;
+  times.forEach((time, index) => {
+    if (Math.abs(time - at) < Math.abs(times[best]! - at)) best = index;
+  });
+  return best;
+}
+
+/** Each line on top of those before it, at the same moments. */
+function stack(lines: Line[], from: number, to: number) {
+  const times = [...new Set(lines.flatMap(line => within(line.points, from, to).map(([time]) => time)))].sort(
+    (a, b) => a - b,
+  );
+  let base: Point[] = times.map(time => [time, 0]);
+  return lines.map(line => {
+    const points = base.map(([time, below]): Point => [time, below + (valueAt(line.points, time) ?? 0)]);
+    const layer = { line, points, base };
+    base = points;
+    return layer;
+  });
+}
+
+type Scale = (value: number) => number;
+
+function path(points: Point[], x: Scale, y: Scale, to: number): string {
+  let text = '';
+  points.forEach(([time, value], index) => {
+    const before = points[index - 1];
+    if (!before || time - before[0] > GAP_MS) text += `M${x(time)},${y(value)}`;
+    else text += `H${x(time)}V${y(value)}`;
+  });
+  const last = points.at(-1);
+  if (last && to - last[0] < 30_000) text += `H${x(to)}`;
+  return text;
+}
+
+function area(points: Point[], base: Point[], x: Scale, y: Scale): string {
+  if (points.length === 0) return '';
+  let text = '';
+  points.forEach(([time, value], index) => {
+    text += index === 0 ? `M${x(time)},${y(value)}` : `H${x(time)}V${y(value)}`;
+  });
+  for (let index = base.length - 1; index >= 0; index -= 1) {
+    const [time, value] = base[index]!;
+    text += index === base.length - 1 ? `V${y(value)}` : `V${y(value)}H${x(time)}`;
+  }
+  return `${text}Z`;
+}
+
+/** A few round numbers from zero to above the highest. */
+function steps(highest: number): number[] {
+  const rough = highest / 4;
+  const size = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 4, 5, 10].map(factor => factor * size).find(step => step >= rough) ?? rough;
+  const round = highest <= 4 ? Math.max(1, Math.ceil(step)) : step;
+  const ticks = [0];
+  while (ticks.at(-1)! < highest) ticks.push(Math.round((ticks.at(-1)! + round) * 1e6) / 1e6);
+  return ticks;
+}
+
+const SPANS = [
+  10_000, 30_000, 60_000, 300_000, 900_000, 1_800_000, 3_600_000, 10_800_000, 21_600_000, 43_200_000,
+  86_400_000, 604_800_000,
+];
+
+function timeTicks(from: number, to: number, width: number): { at: number; text: string }[] {
+  const wanted = (to - from) / Math.max(2, Math.floor(width / 110));
+  const step = SPANS.find(span => span >= wanted) ?? SPANS.at(-1)!;
+  const away = new Date(from).getTimezoneOffset() * 60_000;
+  const first = Math.ceil((from - away) / step) * step + away;
+  const ticks = [];
+  for (let at = first; at <= to; at += step) {
+    const when = new Date(at);
+    const text =
+      step >= 86_400_000
+        ? when.toLocaleDateString(undefined, { month: 'short', day: 'numeric' })
+        : when.toLocaleTimeString(undefined, {
+            hour: '2-digit',
+            minute: '2-digit',
+            second: step < 60_000 ? '2-digit' : undefined,
+            hour12: false,
+          });
+    ticks.push({ at, text });
+  }
+  return ticks;
+}

@@ -1,0 +1,108 @@
+// A window over the page that must be answered, and a panel beside it that need not.
+import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { type Trouble, TroubleNote, trouble } from './failure.tsx';
+import { Button } from './small.tsx';
+
+export function Dialog(props: { title: string; wide?: boolean; onClose: () => void; children: ReactNode }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const title = useId();
+  useEffect(() => {
+    const shown = dialog.current;
+    if (shown && !shown.open) shown.showModal();
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      className={props.wide ? 'wide' : ''}
+      aria-labelledby={title}
+      onCancel={event => {
+        event.preventDefault();
+        props.onClose();
+      }}
+    >
+      <header>
+        <h2 id={title}>{props.title}</h2>
+        <Button icon="close" label="Close" kind="plain" onClick={props.onClose} />
+      </header>
+      {props.children}
+    </dialog>
+  );
+}
+
+/** Asks before something that cannot be undone. */
+export function Confirm(props: {
+  title: string;
+  children: ReactNode;
+  verb: string;
+  onClose: () => void;
+  onConfirm: () => Promise<void>;
+}) {
+  const [problem, setProblem] = useState<Trouble | null>(null);
+  const [busy, setBusy] = useState(false);
+  const confirm = async () => {
+    setBusy(true);
+    try {
+      await props.onConfirm();
+      props.onClose();
+    } catch (error) {
+      setProblem(trouble(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <div className="dialog-body">
+        {props.children}
+        <TroubleNote of={problem} />
+      </div>
+      <footer>
+        <Button onClick={props.onClose}>Cancel</Button>
+        <Button kind="danger" disabled={busy} onClick={() => void confirm()}>
+          {props.verb}
+        </Button>
+      </footer>
+    </Dialog>
+  );
+}
+
+export function Drawer(props: {
+  title: ReactNode;
+  label: string;
+  onClose: () => void;
+  actions?: ReactNode;
+  children: ReactNode;
+}) {
+  const panel = useRef<HTMLElement>(null);
+  const { onClose } = props;
+  useEffect(() => {
+    const before = document.activeElement;
+    panel.current?.focus({ preventScroll: true });
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
+    };
+  }, []);
+  useEffect(() => {
+    const close = (event: KeyboardEvent) => {
+      if (
+        event.key === 'Escape' &&
+        !event.defaultPrevented &&
+        document.querySelector('dialog[open]') === null
+      )
+        onClose();
+    };
+    window.addEventListener('keydown', close);
+    return () => window.removeEventListener('keydown', close);
+  }, [onClose]);
+  return (
+    <aside ref={panel} className="drawer" aria-label={props.label} tabIndex={-1}>
+      <header>
+        <div className="drawer-title">{props.title}</div>
+        <div className="drawer-actions">
+          {props.actions}
+          <Button icon="close" label="Close" kind="plain" onClick={onClose} />
+        </div>
+      </header>
+      {props.children}
+    </aside>
+  );
+}

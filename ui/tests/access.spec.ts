@@ -1,0 +1,74 @@
+// Everybody can use it: by keyboard, by a reader of screens, by day and by night, on a phone.
+import { AxeBuilder } from '@axe-core/playwright';
+import type { Page } from '@playwright/test';
+import { type Berth, expect, test } from './berth.ts';
+
+const PAGES = ['/', '/workloads', '/projects', '/nodes', '/nodes/node1', '/analytics', '/settings'];
+
+const TABS = ['', '?tab=logs', '?tab=events', '?tab=metrics', '?tab=connect'];
+
+/** Every page, and a workload in each of its views. */
+async function everything(berth: Berth) {
+  const listed = JSON.parse(await berth.run('list', '-A', '-o', 'json')) as { items: { id: number }[] };
+  const [running, waiting] = listed.items.map(({ id }) => `/workloads/${id}`);
+  return [...PAGES, ...TABS.map(tab => running + tab), waiting];
+}
+
+async function serious(page: Page) {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  return violations
+    .filter(one => one.impact === 'serious' || one.impact === 'critical')
+    .map(one => `${page.url()}: ${one.id}: ${one.nodes.map(node => node.html).join(' ')}`);
+}
+
+for (const scheme of ['light', 'dark'] as const) {
+  test(`axe finds nothing serious on any page when it is ${scheme}`, async ({ berth, signedIn: page }) => {
+    await berth.run('submit', 'one', '-p', 'team-a', '-g', '1', '-i', 'berth/quickstart');
+    await berth.run('submit', 'two', '-p', 'team-b', '-g', '8', '--workers', '4', '-i', 'berth/quickstart');
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
+    const found: string[] = [];
+    for (const path of await everything(berth)) {
+      await page.goto(berth.address + path);
+      await expect(page.getByRole('heading').first()).toBeVisible();
+      await expect(page.getByText('Live')).toBeVisible();
+      found.push(...(await serious(page)));
+    }
+    await page.goto(`${berth.address}/workloads`);
+    await page.getByRole('button', { name: 'Submit', exact: true }).click();
+    found.push(...(await serious(page)));
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await expect(page.getByLabel('Or sign in with a token')).toBeVisible();
+    found.push(...(await serious(page)));
+    expect(found).toEqual([]);
+  });
+}
+
+test('the keyboard goes everywhere', async ({ berth, signedIn: page }) => {
+  await berth.run('submit', 'one', '-p', 'team-a', '-g', '1', '-i', 'berth/quickstart');
+  await page.keyboard.press('g');
+  await page.keyboard.press('w');
+  await expect(page.getByRole('heading', { name: 'Workloads' })).toBeVisible();
+  await page.keyboard.press('/');
+  await page.keyboard.type('one');
+  await expect(page).toHaveURL(/q=one/);
+  const row = page.getByRole('link', { name: 'one', exact: true });
+  await row.focus();
+  await page.keyboard.press('Enter');
+  const drawer = page.getByRole('complementary', { name: 'Workload one' });
+  await expect(drawer).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(drawer).toBeHidden();
+  await expect(row).toBeFocused();
+});
+
+test('a phone shows every page without scrolling sideways', async ({ berth, signedIn: page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await berth.run('submit', 'one', '-p', 'team-a', '-g', '1', '-i', 'berth/quickstart');
+  for (const path of await everything(berth)) {
+    await page.goto(berth.address + path);
+    await expect(page.getByRole('heading').first()).toBeVisible();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    expect(wide, path).toBeLessThanOrEqual(0);
+  }
+});

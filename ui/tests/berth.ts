@@ -1,0 +1,106 @@
+// A real server for each test, with a folder of its own, on a free port; and a page that may talk to it only.
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { homedir, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { test as base, expect, type Page } from '@playwright/test';
+
+const cache = process.env.BERTH_CACHE ?? join(homedir(), '.cache/berth');
+const BERTH =
+  process.env.BERTH_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(cache, 'target'), 'debug/berth');
+
+export class Berth {
+  readonly folder = mkdtempSync(join(tmpdir(), 'berth-ui-'));
+  private process: ChildProcess | null = null;
+  address = '';
+  link = '';
+
+  async up(...words: string[]) {
+    const listen = this.address === '' ? '127.0.0.1:0' : new URL(this.address).host;
+    const started = spawn(BERTH, [
+      'up',
+      '--folder',
+      this.folder,
+      '--listen',
+      listen,
+      '--nodes',
+      '2xdgx1',
+      ...words,
+    ]);
+    this.process = started;
+    let said = '';
+    await new Promise<void>((resolve, reject) => {
+      started.stderr.on('data', data => {
+        said += data;
+        if (said.includes('Ctrl-C stops it')) resolve();
+      });
+      started.on('exit', code => reject(new Error(`berth up ended with ${code}: ${said}`)));
+    });
+    this.link = /http:\S+#code=\w+/.exec(said)?.[0] ?? '';
+    this.address = new URL(this.link).origin;
+  }
+
+  get token() {
+    return readFileSync(join(this.folder, 'token'), 'utf8').trim();
+  }
+
+  async run(...words: string[]): Promise<string> {
+    const { stdout } = await promisify(execFile)(BERTH, words, {
+      env: { ...process.env, BERTH_HOME: this.folder },
+    });
+    return stdout;
+  }
+
+  async down(...words: string[]) {
+    const ended = this.process;
+    if (!ended || ended.exitCode !== null) return;
+    const exit = once(ended, 'exit');
+    await this.run('down', ...words);
+    await exit;
+  }
+
+  async remove() {
+    await this.down().catch(() => this.process?.kill('SIGKILL'));
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** The four teams of the report. */
+export const TEAMS = ['team-a=4', 'team-b=2', 'team-c=2', 'team-d=8'].flatMap(team => ['--project', team]);
+
+export const test = base.extend<{ berth: Berth; signedIn: Page }>({
+  // biome-ignore lint/correctness/noEmptyPattern: the form that the library asks for.
+  berth: async ({}, use) => {
+    const berth = new Berth();
+    await use(berth);
+    await berth.remove();
+  },
+  page: async ({ page }, use) => {
+    const strangers: string[] = [];
+    const troubles: string[] = [];
+    page.on('request', request => {
+      const url = new URL(request.url());
+      if (url.hostname !== '127.0.0.1' && url.protocol !== 'data:' && url.protocol !== 'blob:')
+        strangers.push(request.url());
+    });
+    page.on('pageerror', error => troubles.push(String(error)));
+    page.on('console', message => {
+      // A server that is away, and a refusal, are noted by the browser itself.
+      if (message.type() === 'error' && !message.text().includes('Failed to load resource'))
+        troubles.push(message.text());
+    });
+    await use(page);
+    expect(strangers, 'everything comes from the server itself').toEqual([]);
+    expect(troubles, 'nothing goes wrong unseen').toEqual([]);
+  },
+  signedIn: async ({ berth, page }, use) => {
+    await berth.up(...TEAMS);
+    await page.goto(berth.link);
+    await expect(page.getByRole('heading', { name: 'Overview' })).toBeVisible();
+    await use(page);
+  },
+});
+
+export { expect };
