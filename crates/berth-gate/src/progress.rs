@@ -254,6 +254,7 @@ pub(crate) fn shown(progress: &Progress) -> ProgressView {
         loss: progress.loss.clone(),
         accuracy: progress.accuracy.clone(),
         left_secs: whole(progress.left_secs),
+        utilisation: None,
         metrics: progress.metrics.clone().into_iter().collect::<BTreeMap<_, _>>(),
         at: progress.at.as_ref().map(|at| convert::time(at).into()),
     }
