@@ -46,7 +46,7 @@ async fn a_create_that_is_sent_twice_has_the_same_key() {
         _ => Reply::Keep(json("201 Created", "", answer)),
     });
     client.volumes().await.expect("an answer");
-    let request = berth_api::VolumeRequest { name: "v".into(), project: None };
+    let request = berth_api::VolumeRequest { name: "v".into(), project: None, size: None };
     assert_eq!(client.create_volume(&request).await.expect("is repeated").name, "v");
     let asked = asked.all();
     assert_eq!(asked.len(), 3);
