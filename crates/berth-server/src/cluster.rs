@@ -10,10 +10,11 @@
 //! ```
 
 use crate::{
+    beside::{Duplex, Shell},
     controller::{Command, Shared},
     platform::{Happened, Logged, Parked, Platform, Record, Stop, TaskRecord},
 };
-use berth_api::{Code, LogQuery, Problem, Submitted, WorkloadRequest};
+use berth_api::{Code, LogQuery, Problem, ShellRequest, ShellSize, Submitted, WorkloadRequest};
 use berth_store::Json;
 use berth_types::{
     Department, NodeCondition, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId,
@@ -55,6 +56,47 @@ pub trait Cluster: Send + Sync {
         name: String,
         query: LogQuery,
     ) -> Later<Result<mpsc::Receiver<Vec<u8>>, Problem>>;
+
+    /// Runs a command beside a worker.
+    fn exec(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        request: ShellRequest,
+    ) -> Later<Result<Shell, Problem>> {
+        let _ = (project, name, rank, request);
+        not_there("commands beside workers")
+    }
+
+    /// Joins a worker's own terminal.
+    fn attach(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        size: Option<ShellSize>,
+    ) -> Later<Result<Shell, Problem>> {
+        let _ = (project, name, rank, size);
+        not_there("terminals of workers")
+    }
+
+    /// Connects to a port of a worker.
+    fn connect(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        port: u16,
+    ) -> Later<Result<Box<dyn Duplex>, Problem>> {
+        let _ = (project, name, rank, port);
+        not_there("ports of workers")
+    }
+}
+
+fn not_there<T: Send + 'static>(what: &str) -> Later<Result<T, Problem>> {
+    let problem = Problem::new(Code::WrongState, format!("{what} cannot be reached through this server"));
+    Box::pin(std::future::ready(Err(problem)))
 }
 
 /// Everything that is in a cluster.
@@ -243,8 +285,10 @@ impl Mirror {
 
 fn draw(cluster: &dyn Cluster, shared: &Shared, policy: &Policy) {
     match Platform::of_cluster(policy.clone(), cluster.image()) {
-        Ok(platform) => {
-            *shared.platform.write().unwrap_or_else(std::sync::PoisonError::into_inner) = platform
+        Ok(mut platform) => {
+            let mut known = shared.platform.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            platform.set_address(known.address().to_owned());
+            *known = platform;
         }
         Err(error) => tracing::error!(%error, "what the cluster shows cannot be"),
     }

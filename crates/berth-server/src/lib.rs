@@ -13,6 +13,7 @@
 //! It has no scheduling rule of its own, and knows nothing of how a task is run.
 
 mod auth;
+mod beside;
 mod clock;
 mod cluster;
 mod controller;
@@ -30,11 +31,12 @@ mod samples;
 mod serve;
 mod tasks;
 
+pub use beside::{Duplex, Shell, ShellInput, ShellOutput};
 pub use clock::now;
 pub use cluster::{Cluster, ClusterImage, ClusterTask, ClusterWorkload, Later, ParkedBecause, Wish};
 pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;
 pub use http::openapi;
-pub use run::{Config, Running, Shutdown, Written, read_state, run, workload_token};
+pub use run::{Config, PING_EVERY, Running, Shutdown, Written, read_state, run, workload_token};
 pub use serve::{Serving, serve};
