@@ -46,6 +46,7 @@ fn serves_when_the_other_test_asks_for_it() {
         store: Default::default(),
         user: "ada".into(),
         clock: failing_clock,
+        ping_every: berth_server::PING_EVERY,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let _running = runtime.block_on(berth_server::run(config)).expect("it starts");
