@@ -423,6 +423,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workloads/{project}/{name}/attach": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Join a worker's own terminal: a WebSocket, whose messages docs/api.md describes */
+        get: operations["shells_attach"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{project}/{name}/connect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Connect to a port of a worker: a WebSocket of bytes, where an empty message is the end of one direction */
+        get: operations["shells_connect"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{project}/{name}/exec": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Run a command beside a worker: a WebSocket, whose messages docs/api.md describes */
+        get: operations["shells_exec"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{project}/{name}/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make a link to a workload's port that is good once, for a browser */
+        post: operations["workloads_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workloads/{project}/{name}/logs": {
         parameters: {
             query?: never;
@@ -617,7 +685,7 @@ export interface components {
          * @description What went wrong, as a program tells it apart.
          * @enum {string}
          */
-        Code: "invalid" | "malformed" | "too-large" | "unauthenticated" | "forbidden" | "not-found" | "method-not-allowed" | "exists" | "in-use" | "wrong-state" | "key-reused" | "gone" | "overloaded" | "disk-full" | "read-only" | "version-mismatch" | "internal";
+        Code: "invalid" | "malformed" | "too-large" | "unauthenticated" | "forbidden" | "not-found" | "method-not-allowed" | "exists" | "in-use" | "wrong-state" | "key-reused" | "gone" | "overloaded" | "disk-full" | "read-only" | "version-mismatch" | "unreachable" | "internal";
         /**
          * Format: double
          * @description Cores of CPU: `4`, or `0.25`.
@@ -797,6 +865,16 @@ export interface components {
          * @enum {string}
          */
         Level: "normal" | "warning";
+        /** @description A link to a workload's port that is good once, for a browser. */
+        Link: {
+            /**
+             * Format: int64
+             * @description How long it waits to be opened.
+             */
+            expires_secs: number;
+            /** @description The link. It is a secret until it was opened. */
+            url: string;
+        };
         /**
          * Format: double
          * @description Bytes; may be written with a unit, as `"16Gi"`.
@@ -980,6 +1058,16 @@ export interface components {
         };
         /** @description What is set of a project. In a change, what is absent stays as it is. */
         ProjectSettings: {
+            /**
+             * @description Whether its work may use the network of the node; on one machine all work does.
+             * @default null
+             */
+            allow_host_network?: boolean | null;
+            /**
+             * @description Whether its work may be privileged; on one machine none can be.
+             * @default null
+             */
+            allow_privileged?: boolean | null;
             /** @default null */
             cpu_quota?: components["schemas"]["CoresAmount"] | null;
             /**
@@ -1274,7 +1362,7 @@ export interface components {
             created_at: components["schemas"]["Timestamp"];
             /** @description Its name. */
             name: string;
-            /** @description Its folder on the host. */
+            /** @description Its folder on the host; in a cluster, the namespace and name of its claim. */
             path: string;
             /** @description The project that may use it; every project when absent. */
             project?: string | null;
@@ -1299,8 +1387,9 @@ export interface components {
         VolumeRequest: {
             /** @description Its name. */
             name: string;
-            /** @description The project that may use it; every project when absent. */
+            /** @description The project that may use it; every project when absent. In a cluster a volume belongs to a project. */
             project?: string | null;
+            size?: components["schemas"]["MemoryAmount"] | null;
         };
         /** @description Something that was set, and what the person should know about it. */
         Warned_Department: {
@@ -1507,6 +1596,11 @@ export interface components {
              */
             grace_secs?: number | null;
             /**
+             * @description Whether it uses the network of the node; its project must allow it. On one machine all work does.
+             * @default false
+             */
+            host_network?: boolean;
+            /**
              * @description The image.
              * @default
              */
@@ -1568,6 +1662,11 @@ export interface components {
                 [key: string]: string;
             };
             /**
+             * @description JupyterLab, ready to use at its address: an image, a port and a token of its own are given to it.
+             * @default false
+             */
+            notebook?: boolean;
+            /**
              * @description Ports the workload listens on.
              * @default []
              */
@@ -1579,6 +1678,11 @@ export interface components {
             preemptible?: boolean | null;
             /** @default null */
             priority?: components["schemas"]["PriorityName"] | null;
+            /**
+             * @description Whether it is privileged; its project must allow it. On one machine none can be.
+             * @default false
+             */
+            privileged?: boolean;
             /**
              * @description A pattern with named groups (`epoch`, `epochs`, `step`, `steps`, `loss`, `accuracy`, `percent`) that finds progress in
              *     printed lines; common forms are known without one.
@@ -1608,6 +1712,11 @@ export interface components {
              */
             spread?: boolean;
             /**
+             * @description Whether it reads what those who join it type.
+             * @default false
+             */
+            stdin?: boolean;
+            /**
              * @description `node`, or the label within one value of which all workers should be.
              * @default null
              */
@@ -1617,6 +1726,11 @@ export interface components {
              * @default null
              */
             topology_required?: string | null;
+            /**
+             * @description Whether it has a terminal, which people can join.
+             * @default false
+             */
+            tty?: boolean;
             /**
              * @description Named volumes.
              * @default []
@@ -2517,7 +2631,10 @@ export interface operations {
     };
     volumes_delete: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The project it belongs to. */
+                project?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2708,6 +2825,134 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Workload"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    shells_attach: {
+        parameters: {
+            query?: {
+                /** @description Which worker; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a WebSocket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    shells_connect: {
+        parameters: {
+            query?: {
+                /** @description Which port, as the workload names it. */
+                port?: number;
+                /** @description Which worker; the first when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a WebSocket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    shells_exec: {
+        parameters: {
+            query?: {
+                /** @description Which worker; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a WebSocket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    workloads_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
                 };
             };
             "4XX": {
