@@ -1,7 +1,7 @@
 // What was, over time: who had how many GPUs, how long work waited, what was lost.
 import { useEffect, useMemo, useState } from 'react';
 import { get, serverNow, withQuery } from '../api/client.ts';
-import type { Workload, WorkloadList } from '../api/types.ts';
+import type { Project, Workload, WorkloadList } from '../api/types.ts';
 import { colour } from '../model/colours.ts';
 import { go, here, usePlace } from '../model/router.ts';
 import { type Point, type Range, useSeries } from '../model/series.ts';
@@ -42,8 +42,9 @@ export default function Analytics() {
   const range = useRange();
   const { query } = usePlace();
   const now = useNow(5000);
-  const projects = useKnown(known => known.projects);
+  const allProjects = useKnown(known => known.projects);
   const all = useKnown(known => known.workloads);
+  const projects = useMemo(() => largest(allProjects), [allProjects]);
   const names = useMemo(() => projects.map(project => project.name), [projects]);
   const wanted = useMemo(
     () => [
@@ -265,4 +266,14 @@ function useWorkloads(range: Shown, all: ReadonlyMap<number, Workload>): Workloa
 
 function inside(points: Point[], range: Range): Point[] {
   return points.filter(([at]) => at >= range.from && at <= range.to);
+}
+
+/** Projects that are drawn at most: more lines than these say nothing. */
+const DRAWN_MAX = 24;
+
+function largest(projects: readonly Project[]): readonly Project[] {
+  if (projects.length <= DRAWN_MAX) return projects;
+  const size = (project: Project) => Math.max(project.allocated, project.settings.quota ?? 0);
+  const few = [...projects].sort((a, b) => size(b) - size(a)).slice(0, DRAWN_MAX);
+  return few.sort((a, b) => a.name.localeCompare(b.name));
 }
