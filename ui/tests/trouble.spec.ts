@@ -58,3 +58,16 @@ test('what the server refuses is said beside the field', async ({ signedIn: page
   await form.getByRole('button', { name: 'What would happen?' }).click();
   await expect(form.getByRole('status')).toContainText('It would start at once on');
 });
+
+test('a page that an upgrade left behind reloads itself', async ({ berth, signedIn: page }) => {
+  await page.evaluate(() => {
+    document.body.dataset.old = 'yes';
+  });
+  await page.route('**/api/v1/projects', async route => {
+    const response = await route.fetch();
+    await route.fulfill({ response, headers: { ...response.headers(), 'berth-dashboard': 'another-build' } });
+  });
+  await berth.run('project', 'create', 'more', '--quota', '0');
+  await expect(page.locator('body')).not.toHaveAttribute('data-old');
+  await expect(page.getByRole('heading', { name: 'Overview' })).toBeVisible();
+});

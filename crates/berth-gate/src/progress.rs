@@ -256,6 +256,8 @@ pub(crate) fn shown(progress: &Progress) -> ProgressView {
         left_secs: whole(progress.left_secs),
         utilisation: None,
         metrics: progress.metrics.clone().into_iter().collect::<BTreeMap<_, _>>(),
+        // A cluster keeps no word of it yet.
+        utilisation: None,
         at: progress.at.as_ref().map(|at| convert::time(at).into()),
     }
 }

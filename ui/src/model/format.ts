@@ -1,5 +1,6 @@
 // Numbers and times as people read them.
 import type { Workload } from '../api/types.ts';
+import { isWaiting } from './status.ts';
 
 /** `4`, `0.5`, `0.333`: as much as is there, three decimals at most. */
 export function gpus(amount: number): string {
@@ -65,9 +66,10 @@ export function runTime(workload: Workload, now: number): number | null {
   return null;
 }
 
-/** How long it waits, or waited for its first start. */
+/** How long it waits, since it was last stopped for others if it was; or how long it waited for its first start. */
 export function waitTime(workload: Workload, now: number): number {
   const submitted = Date.parse(workload.submitted_at);
+  if (isWaiting(workload)) return now - Date.parse(workload.evictions?.[0]?.at ?? workload.submitted_at);
   if (workload.started_at) return Date.parse(workload.started_at) - submitted;
   return (workload.ended ? Date.parse(workload.ended.at) : now) - submitted;
 }

@@ -12,6 +12,8 @@ import { PENDING_COLUMNS, RUNNING_COLUMNS } from './workload-columns.tsx';
 
 /** Rows of a list here; the rest is one click away. */
 const ROWS = 8;
+/** Projects that are shown here at most, those with most GPUs first. */
+const PROJECTS = 12;
 
 export function Overview() {
   const cluster = useKnown(known => known.cluster);
@@ -107,9 +109,14 @@ function Tile(props: { name: string; to: string; number: string | number; of?: n
 }
 
 function Shares() {
-  const projects = useKnown(known => known.projects);
+  const all = useKnown(known => known.projects);
   const workloads = useKnown(known => known.workloads);
   const has = byProject(workloads);
+  const projects = useMemo(() => {
+    if (all.length <= PROJECTS) return all;
+    const size = (name: string) => has.get(name)?.allocated ?? 0;
+    return [...all].sort((a, b) => size(b.name) - size(a.name)).slice(0, PROJECTS);
+  }, [all, has]);
   const scale = Math.max(
     1,
     ...projects.map(project => Math.max(has.get(project.name)?.allocated ?? 0, project.settings.quota ?? 0)),
@@ -119,7 +126,7 @@ function Shares() {
       <div className="panel-head">
         <h2 id="shares">GPUs by project</h2>
         <span className="room" />
-        <Link to="/projects">All projects</Link>
+        <Link to="/projects">{all.length > PROJECTS ? `All ${all.length} projects` : 'All projects'}</Link>
       </div>
       {projects.length === 0 ? (
         <Empty title="No project yet">
@@ -183,7 +190,7 @@ function NodesAtAGlance() {
       <div className="panel-head">
         <h2 id="glance">Nodes</h2>
         <span className="room" />
-        <Link to="/nodes">All nodes</Link>
+        <Link to="/nodes">{nodes.length > ROWS ? `All ${nodes.length} nodes` : 'All nodes'}</Link>
       </div>
       {nodes.length === 0 && <Empty title="No nodes" />}
       <div className="node-rows">

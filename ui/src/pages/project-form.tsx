@@ -251,6 +251,8 @@ function Shape(props: {
               </details>
             )}
           </div>
+        </div>
+        <div className="dialog-tail">
           {problem && !isShown && <TroubleNote of={problem} />}
           {problem?.hint && isShown && <p className="note">{sentence(problem.hint)}</p>}
           <Copyable text={line} label="Copy the command" />

@@ -238,7 +238,8 @@ function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
     if (may('change-project')) {
       all.push({
         id: 'actions',
-        title: '',
+        title: 'Actions',
+        silent: true,
         width: 104,
         align: 'right',
         phone: false,
@@ -389,7 +390,8 @@ function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
       },
       {
         id: 'actions',
-        title: '',
+        title: 'Actions',
+        silent: true,
         width: 104,
         align: 'right',
         phone: false,

@@ -398,6 +398,8 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
               </div>
             </details>
           </div>
+        </div>
+        <div className="dialog-tail">
           {problem && !isKnown && <TroubleNote of={problem} />}
           {problem?.hint && isKnown && <p className="note">{sentence(problem.hint)}</p>}
           {preview && <WhatWouldHappen preview={preview} />}

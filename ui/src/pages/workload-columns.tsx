@@ -4,6 +4,7 @@ import { serverNow } from '../api/client.ts';
 import type { Workload } from '../api/types.ts';
 import { asksFor, exact, gpus, nodesOf, runTime, span, waitTime } from '../model/format.ts';
 import { here } from '../model/router.ts';
+import { isWaiting } from '../model/status.ts';
 import { useWhy } from '../model/why.ts';
 import { Ago, Link, Meter, ProjectName, StatusLabel, Ticking } from '../parts/small.tsx';
 import type { Column } from '../parts/table.tsx';
@@ -31,9 +32,12 @@ function RunTime({ workload }: { workload: Workload }) {
 }
 
 function WaitTime({ workload }: { workload: Workload }) {
-  if (workload.started_at || workload.ended) return <>{span(waitTime(workload, 0))}</>;
+  if (!isWaiting(workload)) return <>{span(waitTime(workload, serverNow()))}</>;
   return (
-    <Ticking show={now => span(waitTime(workload, now))} title={`since ${exact(workload.submitted_at)}`} />
+    <Ticking
+      show={now => span(waitTime(workload, now))}
+      title={`submitted ${exact(workload.submitted_at)}`}
+    />
   );
 }
 

@@ -1,8 +1,9 @@
 import type { ReactNode } from 'react';
+import { serverNow } from '../api/client.ts';
 import type { Why, Workload } from '../api/types.ts';
 import { quoted, submitCommand, time } from '../model/command.ts';
 import { asksFor, bytes, exact, gpus, gpuTime, runTime, span, waitTime } from '../model/format.ts';
-import { isFinal } from '../model/status.ts';
+import { isFinal, isWaiting } from '../model/status.ts';
 import { now } from '../model/store.ts';
 import { useWhy } from '../model/why.ts';
 import { sentence } from '../parts/failure.tsx';
@@ -33,8 +34,8 @@ export function WorkloadDetails({ workload }: { workload: Workload }) {
           ['Submitted', <Ago key="at" at={workload.submitted_at} />],
           [
             'Waited',
-            workload.started_at || workload.ended ? (
-              span(waitTime(workload, 0))
+            !isWaiting(workload) ? (
+              span(waitTime(workload, serverNow()))
             ) : (
               <Ticking key="waits" show={now => span(waitTime(workload, now))} />
             ),
@@ -61,7 +62,13 @@ export function WorkloadDetails({ workload }: { workload: Workload }) {
           ['Ports', request.ports?.join(', ')],
           ['Environment', Object.keys(request.environment ?? {}).join(', ')],
           ['Ends after', request.max_run_secs && time(request.max_run_secs)],
-          ['Runs', workload.runs > 0 && `${workload.runs}, of which ${workload.failures} failed`],
+          [
+            'Runs',
+            workload.runs > 0 &&
+              (workload.failures > 0
+                ? `${workload.runs}, of which ${workload.failures} failed`
+                : workload.runs),
+          ],
           ['Last saved', workload.checkpoint_at && <Ago key="saved" at={workload.checkpoint_at} />],
           ['Identity', String(workload.id)],
         ]}
@@ -124,7 +131,7 @@ function WhyItWaits({ why }: { why: Why }) {
           ['Rule', why.rule],
           ...Object.entries(why.numbers).map(([name, value]): [string, ReactNode] => [
             name.replaceAll('_', ' '),
-            value,
+            value === 'true' ? 'yes' : value === 'false' ? 'no' : value,
           ]),
           ['May change', why.until && exact(why.until)],
           ['Would start it', remedy?.text],
@@ -134,7 +141,8 @@ function WhyItWaits({ why }: { why: Why }) {
               <ul>
                 {why.held_by.map(held => (
                   <li key={held.workload}>
-                    <ByName full={held.workload} /> <span className="dim">{gpus(held.gpus)} GPUs</span>
+                    <ByName full={held.workload} />{' '}
+                    <span className="dim">{held.gpus === 1 ? '1 GPU' : `${gpus(held.gpus)} GPUs`}</span>
                   </li>
                 ))}
               </ul>

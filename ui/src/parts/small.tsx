@@ -131,7 +131,8 @@ export function Ticking({ show, title }: { show: (now: number) => string; title?
 export function Copyable({ text, label }: { text: string; label?: string }) {
   const [copied, setCopied] = useState(false);
   const copy = () => {
-    void navigator.clipboard.writeText(text).then(() => {
+    // Without a safe connection a browser has no clipboard for pages; the text can be marked by hand.
+    void navigator.clipboard?.writeText(text).then(() => {
       setCopied(true);
       setTimeout(() => setCopied(false), 1500);
     });

@@ -1,6 +1,6 @@
 /** A line so small that it only shows the way something goes. */
 export function Spark({ values, label }: { values: number[]; label: string }) {
-  if (values.length < 2) return <svg className="spark" viewBox="0 0 100 24" aria-hidden="true" />;
+  if (values.length < 3) return <svg className="spark" viewBox="0 0 100 24" aria-hidden="true" />;
   const low = Math.min(...values);
   const high = Math.max(...values);
   const size = high - low || 1;

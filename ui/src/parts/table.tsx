@@ -27,6 +27,8 @@ export interface Column<T> {
   align?: 'right';
   /** Is not shown unless somebody wants it. */
   extra?: boolean;
+  /** Its title is read aloud only, and nothing is sorted by it. */
+  silent?: boolean;
   /** Goes first when there is no room. */
   phone?: boolean;
 }
@@ -157,10 +159,10 @@ function Heading<T>({
   const isSorted = sort?.by === column.id;
   const order = isSorted ? (sort.down ? 'descending' : 'ascending') : undefined;
   const name = `${column.align ?? ''} ${column.phone === false ? 'no-phone' : ''}`;
-  if (!onSort) {
+  if (!onSort || column.silent) {
     return (
       <th scope="col" className={name}>
-        {column.title}
+        <span className={column.silent ? 'hidden-text' : undefined}>{column.title}</span>
       </th>
     );
   }
