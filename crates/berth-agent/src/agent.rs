@@ -1,20 +1,25 @@
 //! The agent of this machine: a handle for callers, and the thread behind it.
 
 use crate::{
-    AgentConfig, AgentError, Fact, Host, LogReader, LogStart, RuntimeKind, Shutdown, TaskId, TaskSpec,
-    Wanted, account, cgroup,
+    AgentConfig, AgentError, Fact, Host, Listening, LogReader, LogStart, RuntimeKind, Shell, ShellSpec,
+    Shutdown, TaskId, TaskSpec, TerminalSize, Wanted, account, cgroup,
     devices::{self, Devices, Vendor},
     folder::{Folder, names},
     images::Images,
-    oci,
-    reactor::{Asked, Mailbox, Reactor},
+    listening, oci,
+    reactor::{Asked, Mailbox, Reactor, ShellSender},
+    shell,
 };
 use berth_types::{Span, WorkloadId};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, mpsc},
     thread::JoinHandle,
+    time::Duration,
 };
+
+/// A container engine that takes longer than this is not there.
+const ENGINE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Starts the agent of this machine on its folder. Facts go to the sender, until the agent is shut down or dropped.
 pub fn local(config: AgentConfig, facts: mpsc::Sender<Fact>) -> Result<Arc<dyn Host>, AgentError> {
@@ -94,6 +99,29 @@ impl Host for Agent {
         LogReader::open(&folder, start).map_err(AgentError::file("reading the log in", folder))
     }
 
+    fn shell(&self, id: TaskId, spec: ShellSpec) -> Result<Shell, AgentError> {
+        let task = self.folder.task(id);
+        match self.is_in_engine(id) {
+            true => self.ask_engine(|answer| Asked::Shell(id, Some(spec), answer)),
+            false => shell::run(&task, spec).map_err(AgentError::NoShell),
+        }
+    }
+
+    fn attach(&self, id: TaskId, size: Option<TerminalSize>) -> Result<Shell, AgentError> {
+        match self.is_in_engine(id) {
+            true => self.ask_engine(|answer| Asked::Shell(id, None, answer)),
+            false => shell::attach(&self.folder.task(id), size).map_err(AgentError::NoShell),
+        }
+    }
+
+    fn listening(&self, id: TaskId, port: u16) -> Listening {
+        match listening::look(port, &listening::mark_of(&self.folder, id)) {
+            // An engine may keep the processes of its containers from being looked at.
+            Listening::Other if self.is_in_engine(id) => Listening::Task,
+            listening => listening,
+        }
+    }
+
     fn task_dir(&self, id: TaskId) -> PathBuf {
         self.folder.task(id).path().to_owned()
     }
@@ -109,6 +137,21 @@ impl Host for Agent {
             // A panic of the thread was reported by itself.
             let _ = thread.join();
         }
+    }
+}
+
+impl Agent {
+    fn is_in_engine(&self, id: TaskId) -> bool {
+        self.folder.task(id).order().is_some_and(|order| order.spec.runtime == RuntimeKind::Docker)
+    }
+
+    fn ask_engine(&self, asked: impl FnOnce(ShellSender) -> Asked) -> Result<Shell, AgentError> {
+        let (sender, answer) = mpsc::channel();
+        self.mailbox.ask(asked(sender));
+        let answer = answer.recv_timeout(ENGINE_WITHIN);
+        answer
+            .unwrap_or_else(|_| Err("the container engine does not answer".into()))
+            .map_err(AgentError::NoShell)
     }
 }
 

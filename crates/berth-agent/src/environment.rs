@@ -110,6 +110,8 @@ pub(crate) fn of_berth(
     }
     if let Some((_, real)) = ports.first() {
         put("BERTH_PORT", real.to_string());
+        // Where many programs look for it.
+        put("PORT", real.to_string());
     }
     for (asked, real) in ports {
         put(&format!("BERTH_PORT_{asked}"), real.to_string());

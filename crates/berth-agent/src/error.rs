@@ -40,6 +40,9 @@ pub enum AgentError {
     /// There is no log of that task.
     #[error("there is no log of {0}")]
     NoLog(String),
+    /// Nothing can be run beside the task, or it cannot be joined.
+    #[error("{0}")]
+    NoShell(String),
 }
 
 impl AgentError {

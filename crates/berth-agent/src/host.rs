@@ -1,6 +1,9 @@
 //! The face of the agent: what the control plane may ask of a machine.
 
-use crate::{AgentError, Fact, LogReader, LogStart, RuntimeKind, TaskId, TaskSpec, Wanted, devices::Devices};
+use crate::{
+    AgentError, Fact, Listening, LogReader, LogStart, RuntimeKind, Shell, ShellSpec, TaskId, TaskSpec,
+    TerminalSize, Wanted, devices::Devices,
+};
 use berth_types::{Bytes, Span, Time, WorkloadId};
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
@@ -36,6 +39,15 @@ pub trait Host: Send + Sync {
 
     /// Reads the log of a task, also of an ended or forgotten one.
     fn log(&self, id: TaskId, start: LogStart) -> Result<LogReader, AgentError>;
+
+    /// Runs a command beside a task that runs, among what the task sees. This one waits until the command was started.
+    fn shell(&self, id: TaskId, spec: ShellSpec) -> Result<Shell, AgentError>;
+
+    /// Joins a task that runs: what it prints from now on, and its input if it has one. Waits until it is joined.
+    fn attach(&self, id: TaskId, size: Option<TerminalSize>) -> Result<Shell, AgentError>;
+
+    /// Who listens on a port of this machine, as seen from a task.
+    fn listening(&self, id: TaskId, port: u16) -> Listening;
 
     /// The folder of a task.
     fn task_dir(&self, id: TaskId) -> PathBuf;

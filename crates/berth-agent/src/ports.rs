@@ -28,13 +28,24 @@ impl Ports {
     }
 
     /// The port that was asked for, with a free one that stands for it: the same when it is free.
-    pub(crate) fn free_near(&self, asked: u16) -> Result<(u16, u16), String> {
-        let taken: BTreeSet<u16> = self.taken.values().flatten().copied().collect();
+    fn free_near(&self, asked: u16, given: &[(u16, u16)]) -> Result<(u16, u16), String> {
+        let given = given.iter().map(|(_, real)| *real);
+        let taken: BTreeSet<u16> = self.taken.values().flatten().copied().chain(given).collect();
         let candidates = (0..TRIES_MAX).filter_map(|offset| asked.checked_add(offset));
         let mut free = candidates.filter(|port| !taken.contains(port) && is_free(*port));
         free.next()
             .map(|real| (asked, real))
             .ok_or_else(|| format!("no port from {asked} on is free on this machine"))
+    }
+
+    /// Each port that was asked for, with one that is free and no other's: tasks of one machine may ask for the same.
+    pub(crate) fn for_all(&self, asked: &[u16]) -> Result<Vec<(u16, u16)>, String> {
+        let mut given: Vec<(u16, u16)> = Vec::with_capacity(asked.len());
+        for port in asked {
+            let found = self.free_near(*port, &given)?;
+            given.push(found);
+        }
+        Ok(given)
     }
 
     /// The port on which the workers of one run find each other; the same for all of them.

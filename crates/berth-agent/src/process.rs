@@ -32,10 +32,8 @@ pub(crate) struct Context<'a> {
 pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -> Result<Launch, String> {
     let mut mounts = mounts(spec, context.folder.root())?;
     let jupyter = *runs == Runs::Jupyter && spec.command.first().is_none_or(|word| is_notebook_word(word));
-    let ports = match jupyter {
-        true => vec![context.ports.free_near(spec.ports.first().copied().unwrap_or(8888))?],
-        false => spec.ports.iter().map(|port| (*port, *port)).collect(),
-    };
+    let asked = if jupyter && spec.ports.is_empty() { vec![8888] } else { spec.ports.clone() };
+    let ports = context.ports.for_all(&asked)?;
     let master_port =
         (spec.workers > 1).then(|| context.ports.of_gang(context.folder, spec.id)).transpose()?;
     let work = context.folder.workload_work(spec.id.workload);
@@ -227,9 +225,6 @@ fn notebook(spec: &TaskSpec, config: &AgentConfig, port: u16) -> Result<Vec<Stri
         format!("--ServerApp.port={port}"),
         "--ServerApp.port_retries=0".to_owned(),
     ];
-    if let Some(token) = spec.environment.get("BERTH_JUPYTER_TOKEN") {
-        argv.push(format!("--IdentityProvider.token={token}"));
-    }
     let words = spec
         .command
         .iter()

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::{
-    AgentConfig, AgentError, Exit, Fact, RuntimeKind, Shutdown, TaskId, TaskSpec, Wanted,
+    AgentConfig, AgentError, Exit, Fact, RuntimeKind, Shell, ShellSpec, Shutdown, TaskId, TaskSpec, Wanted,
     cgroup::Place,
     clock::{Clock, boot_ms, unix_ms},
     folder::Folder,
@@ -49,6 +49,8 @@ pub(crate) enum Asked {
     Stop(TaskId, Span),
     Recover(Vec<Wanted>),
     Forget(WorkloadId),
+    /// A command in a container of an engine, or the container's own terminal.
+    Shell(TaskId, Option<ShellSpec>, ShellSender),
     Shutdown(Shutdown),
     /// What a dead shim left is ended.
     Swept(TaskId),
@@ -58,6 +60,9 @@ pub(crate) enum Asked {
     #[cfg(feature = "docker")]
     Told(Told),
 }
+
+/// Where the answer to a request for a shell goes.
+pub(crate) type ShellSender = mpsc::Sender<Result<Shell, String>>;
 
 /// Where requests go.
 #[derive(Debug, Clone)]
@@ -244,6 +249,7 @@ impl Reactor {
                     self.forgotten.insert(workload);
                     self.forget_if_ended(workload);
                 }
+                Asked::Shell(id, spec, answer) => self.on_shell(id, spec, answer),
                 Asked::Swept(id) => self.on_swept(id),
                 Asked::Unlocked(id) => self.on_shim_ended(id),
                 #[cfg(feature = "docker")]
@@ -581,6 +587,17 @@ impl Reactor {
                     signal(shim, Signal::TERM);
                 }
             }
+        }
+    }
+
+    /// The engine's thread answers by itself.
+    fn on_shell(&mut self, id: TaskId, spec: Option<ShellSpec>, answer: ShellSender) {
+        #[cfg(feature = "docker")]
+        self.engine.shell(id, spec, answer);
+        #[cfg(not(feature = "docker"))]
+        {
+            let _ = (id, spec);
+            let _ = answer.send(Err("this build of Berth cannot talk to container engines".into()));
         }
     }
 

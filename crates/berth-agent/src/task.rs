@@ -144,6 +144,12 @@ pub struct TaskSpec {
     pub hosts: Vec<String>,
     /// User and group to run as; none for those of the agent.
     pub run_as: Option<(u32, u32)>,
+    /// Whether it has a terminal, which people can join.
+    #[serde(default)]
+    pub terminal: bool,
+    /// Whether it reads what people who join it type, on a pipe if it has no terminal.
+    #[serde(default)]
+    pub stdin: bool,
     /// A regular expression with named groups that finds progress in its output.
     pub progress_pattern: Option<String>,
     /// How long it gets between the request to stop and the end.

@@ -11,6 +11,7 @@ mod owners;
 mod problem;
 mod running;
 mod session;
+mod shell;
 mod submit;
 mod why;
 mod workload;
@@ -30,13 +31,17 @@ pub use owners::{
 pub use problem::{Code, Problem};
 pub use running::{RunningServer, SERVER_FILE, TOKEN_FILE};
 pub use session::{Session, SessionRequest, SignInLink};
+pub use shell::{
+    ConnectQuery, SHELL_MESSAGE_BYTES_MAX, SHELL_PROTOCOL, STREAM_STDERR, STREAM_STDIN, STREAM_STDOUT,
+    ShellQuery, ShellRequest, ShellSays, ShellSize, ShellTells,
+};
 pub use submit::{
     KindName, MountRequest, Preview, PriorityName, RuntimeName, ServiceType, Submitted, VolumeMount,
     WorkloadRequest,
 };
 pub use why::{Held, Remedies, Why};
 pub use workload::{
-    Ended, Eviction, LogQuery, ProgressView, ReportRequest, Status, TaskView, Workload, WorkloadList,
+    Ended, Eviction, Link, LogQuery, ProgressView, ReportRequest, Status, TaskView, Workload, WorkloadList,
     WorkloadQuery,
 };
 

@@ -40,6 +40,8 @@ pub enum Code {
     ReadOnly,
     /// Client and server are of releases that do not understand each other.
     VersionMismatch,
+    /// The workload behind a port does not answer.
+    Unreachable,
     /// A mistake of the server.
     Internal,
 }
@@ -59,6 +61,7 @@ impl Code {
             Self::Gone => 410,
             Self::Overloaded => 429,
             Self::VersionMismatch => 426,
+            Self::Unreachable => 502,
             Self::Internal => 500,
             Self::DiskFull => 507,
             Self::ReadOnly => 503,

@@ -172,6 +172,9 @@ pub struct WorkloadRequest {
     /// Ports the workload listens on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
+    /// JupyterLab, ready to use at its address: an image, a port and a token of its own are given to it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub notebook: bool,
     /// How they are meant to be reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_type: Option<ServiceType>,
@@ -187,6 +190,12 @@ pub struct WorkloadRequest {
     /// Where the command starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// Whether it has a terminal, which people can join.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tty: bool,
+    /// Whether it reads what those who join it type.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stdin: bool,
     /// Who it runs as on the machine, as `NAME`, `NAME:GROUP` or `UID:GID`; who runs the server, when absent. Shown as numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as: Option<String>,

@@ -155,6 +155,15 @@ pub struct ReportRequest {
     pub metrics: BTreeMap<String, serde_json::Value>,
 }
 
+/// A link to a workload's port that is good once, for a browser.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Link {
+    /// The link. It is a secret until it was opened.
+    pub url: String,
+    /// How long it waits to be opened.
+    pub expires_secs: u64,
+}
+
 /// Why a workload was stopped and returned to the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Eviction {

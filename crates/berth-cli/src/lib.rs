@@ -16,7 +16,6 @@ mod describe;
 mod events;
 mod failure;
 mod history;
-mod inside;
 mod lifecycle;
 mod list;
 mod logs;
@@ -25,15 +24,18 @@ mod names;
 mod node;
 mod operator;
 mod output;
+mod port_forward;
 mod project;
 mod runai;
 mod server;
 mod session;
+mod shell;
 mod show;
 mod sim;
 mod submit;
 mod top;
 mod up;
+mod url;
 mod volume;
 mod wait;
 
@@ -108,10 +110,18 @@ enum Command {
     Why(describe::OneArgs),
     /// Print what a workload printed
     Logs(logs::LogsArgs),
-    /// Open a shell beside a worker, with its environment and GPUs
-    Bash(inside::BashArgs),
-    /// Run a command beside a worker, with its environment and GPUs
-    Exec(inside::ExecArgs),
+    /// Open a shell in a worker, with its environment and GPUs
+    Bash(shell::BashArgs),
+    /// Run a command in a worker, with its environment and GPUs
+    Exec(shell::ExecArgs),
+    /// Join a worker's own terminal
+    Attach(shell::AttachArgs),
+    /// Start JupyterLab, ready to use, and print its link
+    Notebook(Box<submit::SubmitArgs>),
+    /// Print a link to a workload's port for a browser
+    Url(url::UrlArgs),
+    /// Reach ports of a workload from this machine
+    PortForward(port_forward::PortForwardArgs),
     /// Wait until workloads run or have ended
     Wait(wait::WaitArgs),
     /// End workloads for good
@@ -254,18 +264,26 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
         Command::Version(arguments) => server::version(server, *arguments)?,
         // Their exit code is that of what they ran.
         Command::Bash(arguments) => {
-            return block_on(inside::bash(&Session::open(server, None, spelling)?, arguments));
+            return block_on(shell::bash(&Session::open(server, None, spelling)?, arguments));
         }
         Command::Exec(arguments) => {
-            return block_on(inside::exec(&Session::open(server, None, spelling)?, arguments));
+            return block_on(shell::exec(&Session::open(server, None, spelling)?, arguments));
         }
-        Command::Submit(arguments) => {
+        Command::Attach(arguments) => {
+            return block_on(shell::attach(&Session::open(server, None, spelling)?, arguments));
+        }
+        Command::Submit(_) | Command::Notebook(_) => {
+            let arguments = match cli.command {
+                Command::Submit(arguments) => arguments,
+                Command::Notebook(arguments) => Box::new(submit::SubmitArgs { jupyter: true, ..*arguments }),
+                _ => unreachable!("it was just looked at"),
+            };
             let words: Vec<String> = typed.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             // What cannot be right is said before anybody is asked.
-            let mut request = submit::request(arguments)?;
+            let mut request = submit::request(&arguments)?;
             request.command_line = Some(submit::shown_command_line(&words));
             let session = Session::open(server, arguments.user.as_deref(), spelling)?;
-            block_on(submit::run(&session, arguments, request))?
+            return block_on(submit::run(&session, &arguments, request));
         }
         command => {
             let session = Session::open(server, None, spelling)?;
@@ -282,6 +300,8 @@ async fn call(session: &Session, command: &Command) -> anyhow::Result<Exit> {
         Command::Get(arguments) => describe::get(session, arguments).await,
         Command::Why(arguments) => describe::why(session, arguments).await,
         Command::Logs(arguments) => logs::run(session, arguments).await,
+        Command::Url(arguments) => url::run(session, arguments).await,
+        Command::PortForward(arguments) => port_forward::run(session, arguments).await,
         Command::Wait(arguments) => wait::run(session, arguments).await,
         Command::Delete(arguments) => lifecycle::run(session, Verb::Delete, arguments).await,
         Command::Suspend(arguments) => lifecycle::run(session, Verb::Suspend, arguments).await,

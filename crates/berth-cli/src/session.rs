@@ -10,7 +10,7 @@ use crate::{
 use berth_api::{Code, Project, WorkloadQuery};
 use berth_client::{Client, ClientError, Endpoint};
 use clap::Args;
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 /// Which server is meant.
 #[derive(Debug, Clone, Default, Args)]
@@ -100,7 +100,7 @@ impl std::fmt::Display for Place {
 }
 
 pub(crate) struct Session {
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
     pub(crate) spelling: Spelling,
     pub(crate) config: Config,
 }
@@ -109,7 +109,7 @@ impl Session {
     pub(crate) fn open(server: &ServerArgs, user: Option<&str>, spelling: Spelling) -> anyhow::Result<Self> {
         let user = user.map_or_else(user_name, str::to_owned);
         let config = Config::load(config::default_path().as_deref())?;
-        Ok(Self { client: Client::new(server.endpoint(&config)?, &user), spelling, config })
+        Ok(Self { client: Arc::new(Client::new(server.endpoint(&config)?, &user)), spelling, config })
     }
 
     pub(crate) fn look(&self, output: OutputArgs) -> Look {

@@ -38,6 +38,9 @@ pub(crate) struct UpArgs {
     /// A project that is created if it is missing, with its quota
     #[arg(long = "project", value_name = "NAME=QUOTA", value_parser = parse_project)]
     pub(crate) projects: Vec<(String, GpuAmount)>,
+    /// Say something on the sockets of shells at least this often; who is silent three times as long is gone
+    #[arg(long, default_value = "20s", value_name = "TIME", value_parser = parse_ping)]
+    pub(crate) ping_every: Duration,
     /// Go on in the background
     #[arg(short, long)]
     pub(crate) detach: bool,
@@ -50,6 +53,14 @@ fn parse_project(text: &str) -> Result<(String, GpuAmount), String> {
     let (name, quota) = text.split_once('=').ok_or("write NAME=QUOTA, as team-a=4")?;
     names::check("project", name).map_err(|failure| failure.to_string())?;
     Ok((name.to_owned(), quota.parse().map_err(|error: berth_types::AmountError| error.to_string())?))
+}
+
+fn parse_ping(text: &str) -> Result<Duration, String> {
+    let span: berth_types::Span = text.parse().map_err(|error| format!("{error}; write for example 20s"))?;
+    match span.0 {
+        0..100 => Err("the shortest time is 100ms".into()),
+        millis => Ok(Duration::from_millis(millis)),
+    }
 }
 
 /// Starts the server in the folder of `server`, and returns when it ends, or once it runs in the background.
@@ -98,6 +109,7 @@ fn config(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<Config> {
         store: Default::default(),
         user: session::user_name(),
         clock: berth_server::now,
+        ping_every: arguments.ping_every,
     })
 }
 

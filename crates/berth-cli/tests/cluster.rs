@@ -65,6 +65,7 @@ impl Berth {
                     listen: "127.0.0.1:0".parse().expect("an address"),
                     user: "ada".into(),
                     clock: berth_server::now,
+                    ping_every: berth_server::PING_EVERY,
                 };
                 let served = berth_server::serve(serving, Arc::new(gate), answers_at, async {
                     let _ = stopped.await;

@@ -87,35 +87,6 @@ fn a_mistyped_command_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn a_command_beside_a_worker_has_its_environment_and_its_exit_code_is_passed_on() {
-    let home = Home::new();
-    let mut worker = std::process::Command::new("sleep")
-        .arg("60")
-        .env_clear()
-        .env("CUDA_VISIBLE_DEVICES", "5")
-        .env("PATH", "/usr/bin:/bin")
-        .current_dir("/tmp")
-        .spawn()
-        .expect("starts");
-    let mut running = workload("team-a", "build1", "Running");
-    running["tasks"] = json!([{"rank": 0, "node": "n", "devices": [5], "gpus": 1, "status": "Running", "extra": false,
-        "pid": worker.id()}]);
-    let mut routes = usual();
-    routes.push(route("GET /api/v1/workloads/team-a/build1", running));
-    let _fake = Fake::start(&home, &routes);
-    let script = "echo $CUDA_VISIBLE_DEVICES; pwd; exit 7";
-    let ran = home.run_words(&["runai", "exec", "-p", "team-a", "build1", "sh", "-c", script]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(7), "5\n/tmp\n"), "{ran:?}");
-    let ran = home.run("runai bash build1 -p team-a");
-    assert_eq!(ran.code, Some(0), "its stdin is empty, so the shell ends at once: {ran:?}");
-    worker.kill().expect("is ended");
-    worker.wait().expect("is collected");
-    let ran = home.run("berth exec team-a/hyper1 -- ls");
-    assert_eq!(ran.code, Some(6), "{ran:?}");
-    assert!(ran.stderr.contains("worker 0 of team-a/hyper1 has no process: it is Running"), "{ran:?}");
-}
-
-#[test]
 fn a_list_is_data_on_stdout_and_nothing_else() {
     let home = Home::new();
     let fake = Fake::start(&home, &usual());

@@ -6,7 +6,7 @@ use crate::{
 };
 use berth_api::{
     Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings, EventList, EventQuery,
-    LogQuery, Node, NodeList, Preview, Project, ProjectList, ProjectSettings, Series, SeriesList,
+    Link, LogQuery, Node, NodeList, Preview, Project, ProjectList, ProjectSettings, Series, SeriesList,
     SeriesQuery, SignInLink, Submitted, Volume, VolumeList, VolumeQuery, VolumeRequest, Warned, Why,
     Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
 };
@@ -191,6 +191,11 @@ impl Client {
     /// Why a workload waits.
     pub async fn why(&self, project: &str, name: &str) -> Result<Why, ClientError> {
         self.get(&path(&["workloads", project, name, "why"])).await
+    }
+
+    /// A link to a workload's port that is good once.
+    pub async fn link(&self, project: &str, name: &str) -> Result<Link, ClientError> {
+        self.send(Method::POST, &path(&["workloads", project, name, "link"]), NOTHING).await
     }
 
     /// What a workload printed.

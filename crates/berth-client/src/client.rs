@@ -76,6 +76,8 @@ pub(crate) struct Call<'a> {
     pub(crate) last_event: Option<u64>,
     /// More time than the usual, for what is known to be slow.
     pub(crate) within: Option<Duration>,
+    /// It is to become a WebSocket, with this key and for this way of speaking.
+    pub(crate) socket: Option<(String, Option<&'static str>)>,
 }
 
 impl<'a> Call<'a> {
@@ -88,6 +90,7 @@ impl<'a> Call<'a> {
             key: None,
             last_event: None,
             within: None,
+            socket: None,
         }
     }
 }
@@ -236,6 +239,16 @@ impl Client {
         if let Some(last) = call.last_event {
             request = request.header("last-event-id", last);
         }
+        if let Some((key, protocol)) = &call.socket {
+            request = request
+                .header(header::CONNECTION, "upgrade")
+                .header(header::UPGRADE, "websocket")
+                .header(header::SEC_WEBSOCKET_VERSION, "13")
+                .header(header::SEC_WEBSOCKET_KEY, key);
+            if let Some(protocol) = protocol {
+                request = request.header(header::SEC_WEBSOCKET_PROTOCOL, *protocol);
+            }
+        }
         if !call.body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
@@ -259,7 +272,7 @@ impl Client {
             }
             None => return Err(self.protocol(format!("status {status} without the header {RELEASE_HEADER}"))),
         }
-        if status.is_success() {
+        if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
         if status == StatusCode::UNAUTHORIZED {

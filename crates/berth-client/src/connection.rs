@@ -40,7 +40,7 @@ impl Connection {
             .await
             .map_err(|error| unreachable(io::Error::other(error)))?;
         // It ends by itself when either side closes; the request that meets its end learns of it.
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         Ok(Self { sender })
     }
 

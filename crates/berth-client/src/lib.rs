@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Endpoint::find(folder) --> Client --> one request at a time over one kept connection
-//!                                  \--> a stream or a log: a connection of its own
+//!                                  \--> a stream, a log, a shell or a port: a connection of its own
 //! ```
 
 mod address;
@@ -15,6 +15,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod query;
+mod socket;
 mod sse;
 mod stream;
 
@@ -22,4 +23,5 @@ pub use address::Address;
 pub use client::{Client, Limits, Listed};
 pub use endpoint::{Endpoint, running};
 pub use error::ClientError;
+pub use socket::{PortReceiver, PortSender, ShellMessage, ShellReceiver, ShellSender};
 pub use stream::{EventStream, LogStream};

@@ -67,8 +67,13 @@ async fn main() -> Result<()> {
     let config = berth_kube::run::config(arguments.kubeconfig.as_deref()).await?;
     let gate = Gate::open(berth_kube::run::client(config)?).await?;
     let user = std::env::var("USER").unwrap_or_else(|_| "berth".into());
-    let serving =
-        Serving { folder: arguments.folder, listen: arguments.listen, user, clock: berth_server::now };
+    let serving = Serving {
+        folder: arguments.folder,
+        listen: arguments.listen,
+        user,
+        clock: berth_server::now,
+        ping_every: berth_server::PING_EVERY,
+    };
     let (answers_at, told) = oneshot::channel();
     let said = async {
         if let Ok(address) = told.await {

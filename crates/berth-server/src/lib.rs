@@ -13,6 +13,7 @@
 //! It has no scheduling rule of its own, and knows nothing of how a task is run.
 
 mod auth;
+mod beside;
 mod clock;
 mod cluster;
 mod controller;
@@ -32,6 +33,7 @@ mod sessions;
 mod tasks;
 
 pub use berth_agent::{ProgressReader, Report, Said};
+pub use beside::{Duplex, Shell, ShellInput, ShellOutput};
 pub use clock::now;
 pub use cluster::{
     Cluster, ClusterImage, ClusterTask, ClusterVolume, ClusterWorkload, Later, Made, ParkedBecause,
@@ -41,5 +43,5 @@ pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;
 pub use http::openapi;
-pub use run::{Config, Running, Shutdown, Written, read_state, run, workload_token};
+pub use run::{Config, PING_EVERY, Running, Shutdown, Written, read_state, run, workload_token};
 pub use serve::{Serving, serve};

@@ -32,6 +32,9 @@ use tokio::sync::oneshot;
 /// Answers that are under way are waited for this long at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
+/// How often something is said on an open socket unless it is set: more often than what stands between forgets the connection.
+pub const PING_EVERY: Duration = Duration::from_secs(20);
+
 /// How a server is started.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -57,6 +60,8 @@ pub struct Config {
     pub user: String,
     /// The time by which it decides.
     pub clock: fn() -> Time,
+    /// On the socket of a shell something is said at least this often.
+    pub ping_every: Duration,
 }
 
 /// How a server is stopped.
@@ -85,6 +90,7 @@ pub struct Running {
     tasks: Tasks,
     http: tokio::task::JoinHandle<()>,
     http_stop: Option<oneshot::Sender<()>>,
+    sockets: http::Sockets,
     /// Dropped with this, which ends the measuring.
     _measure_stop: Sender<()>,
     stop_asked: Option<oneshot::Receiver<Shutdown>>,
@@ -133,6 +139,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     let nodes =
         if declared { config.nodes.clone() } else { vec![crate::declare::this_machine(&*host, &mut notes)] };
     let now = (config.clock)();
+    platform.set_address(format!("http://{address}"));
     set_up(&mut platform, nodes, &config.projects, now)?;
     let first = platform.take_news();
 
@@ -187,6 +194,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
 
     let (stop, stop_asked) = oneshot::channel();
     let (http_stop, http_stopped) = oneshot::channel();
+    let sockets = http::Sockets::new();
     let state = http::AppState::new(http::Parts {
         shared: Arc::clone(&shared),
         store: Arc::clone(&store),
@@ -198,6 +206,8 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         folder: folder.clone(),
         declared,
         started: now,
+        ping_every: config.ping_every,
+        sockets: sockets.clone(),
         stop,
     });
     drop(store);
@@ -221,6 +231,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         tasks,
         http,
         http_stop: Some(http_stop),
+        sockets,
         _measure_stop: measure_stop,
         stop_asked: Some(stop_asked),
     })
@@ -289,7 +300,11 @@ impl Running {
             let _ = stop.send(());
         }
         // A client that neither reads nor goes does not keep the server from ending.
-        if tokio::time::timeout(LAST_ANSWERS, &mut self.http).await.is_err() {
+        let last = async {
+            let _ = (&mut self.http).await;
+            self.sockets.all_closed().await;
+        };
+        if tokio::time::timeout(LAST_ANSWERS, last).await.is_err() {
             self.http.abort();
         }
         self.folder.remove_server_file();

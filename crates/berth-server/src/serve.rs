@@ -30,6 +30,8 @@ pub struct Serving {
     pub user: String,
     /// The time by which it speaks.
     pub clock: fn() -> Time,
+    /// On an open socket something is said at least this often.
+    pub ping_every: std::time::Duration,
 }
 
 /// Serves until somebody asks for the end: over the API, or by `stop`. Tells its address once it answers.
@@ -52,8 +54,10 @@ pub async fn serve(
     let address =
         listener.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
     let policy = Policy::default();
+    let mut platform = Platform::new(policy.clone());
+    platform.set_address(format!("http://{address}"));
     let shared = Arc::new(Shared {
-        platform: RwLock::new(Platform::new(policy.clone())),
+        platform: RwLock::new(platform),
         seq: AtomicU64::new(start.last_seq),
         epoch: AtomicU64::new(0),
         commands: AtomicU64::new(0),
@@ -78,6 +82,8 @@ pub async fn serve(
         folder: folder.clone(),
         declared: false,
         started: (serving.clock)(),
+        ping_every: serving.ping_every,
+        sockets: http::Sockets::new(),
         stop: ask_stop,
     });
     let serving = tokio::spawn(http::serve(listener, state, http_stopped));

@@ -18,6 +18,8 @@ use std::{
     time::Duration,
 };
 
+/// The variable in which Jupyter looks for the token that it asks for. In its arguments everybody on the machine could read it.
+const NOTEBOOK_TOKEN: &str = "JUPYTER_TOKEN";
 /// GPUs are looked at this often.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
@@ -72,6 +74,13 @@ impl Tasks {
         self.host.recover(wanted);
     }
 
+    /// The token that the notebook of a workload asks for, if it is one.
+    pub(crate) fn notebook_token(&self, platform: &Platform, id: WorkloadId) -> Option<String> {
+        let request = &platform.record(id).filter(|record| record.request.notebook)?.request;
+        let own = request.environment.get(NOTEBOOK_TOKEN).cloned();
+        Some(own.unwrap_or_else(|| self.tokens.notebook(id)))
+    }
+
     fn spec(&self, key: TaskKey, platform: &Platform) -> Option<TaskSpec> {
         let record = platform.record(key.workload)?;
         let task = record.tasks.get(&key.rank)?;
@@ -110,6 +119,9 @@ impl Tasks {
         ] {
             environment.entry(name.into()).or_insert(value);
         }
+        if let Some(token) = self.notebook_token(platform, key.workload) {
+            environment.insert(NOTEBOOK_TOKEN.into(), token);
+        }
         Some(TaskSpec {
             id: task_id(key),
             name: record.name.clone(),
@@ -132,6 +144,8 @@ impl Tasks {
             workers: record.tasks.len() as u32,
             hosts: record.tasks.values().map(|task| name_of(task.place.node)).collect(),
             run_as: request.run_as.as_deref().and_then(platform::user_ids),
+            terminal: request.tty,
+            stdin: request.stdin || request.tty,
             progress_pattern: request.progress_pattern.clone(),
             grace: Span::secs(request.grace_secs.unwrap_or(30)),
         })

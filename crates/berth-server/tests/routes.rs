@@ -118,6 +118,7 @@ fn only_loopback_is_listened_on() {
         store: Default::default(),
         user: "ada".into(),
         clock: berth_server::now,
+        ping_every: berth_server::PING_EVERY,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let error = runtime.block_on(berth_server::run(config)).expect_err("others could reach it");

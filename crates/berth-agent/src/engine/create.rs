@@ -24,6 +24,8 @@ pub(super) fn body(worker: &Worker, order: &Order) -> Result<ContainerCreateBody
         env: Some(environment.chain([worker.mark(spec.id)]).collect()),
         working_dir: spec.working_dir.as_ref().map(|folder| folder.display().to_string()),
         user: account.as_ref().map(|account| format!("{}:{}", account.user, account.group)),
+        tty: Some(spec.terminal),
+        open_stdin: Some(spec.terminal || spec.stdin),
         labels: Some(labels.map(|(name, value)| (name.to_owned(), value)).into()),
         host_config: Some(HostConfig {
             group_add: account.map(|account| account.groups.iter().map(u32::to_string).collect()),

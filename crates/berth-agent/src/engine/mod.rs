@@ -12,11 +12,12 @@
 mod create;
 mod drive;
 mod follow;
+mod shell;
 
 use crate::{
-    TaskId,
+    ShellSpec, TaskId,
     environment::MARK,
-    reactor::{Asked, Mailbox},
+    reactor::{Asked, Mailbox, ShellSender},
     task_folder::{Order, TaskFolder, Told},
 };
 use bollard::{Docker, query_parameters::ListContainersOptionsBuilder};
@@ -38,6 +39,7 @@ const RETRY_LAST: Duration = Duration::from_secs(10);
 enum Ask {
     Drive(Box<Order>, TaskFolder),
     Stop(TaskId, TaskFolder),
+    Shell(TaskId, Option<ShellSpec>, ShellSender),
     /// Everything of this folder that is not among these goes.
     Keep(BTreeSet<TaskId>),
 }
@@ -63,6 +65,11 @@ impl Engine {
     /// A request to stop was written into the task's folder.
     pub(crate) fn stop(&mut self, id: TaskId, task: TaskFolder) {
         self.ask(Ask::Stop(id, task));
+    }
+
+    /// Runs a command in a container, or joins the container.
+    pub(crate) fn shell(&mut self, id: TaskId, spec: Option<ShellSpec>, answer: ShellSender) {
+        self.ask(Ask::Shell(id, spec, answer));
     }
 
     /// Ends every container of this folder that is not wanted. Without an engine there is none.
@@ -130,6 +137,7 @@ impl Worker {
                     match ask {
                         Ask::Drive(order, task) => drive::drive(worker, *order, task).await,
                         Ask::Stop(id, task) => drive::stop(worker, id, task).await,
+                        Ask::Shell(id, spec, answer) => shell::answer(worker, id, spec, answer).await,
                         Ask::Keep(wanted) => worker.keep(&wanted).await,
                     }
                 });

@@ -46,7 +46,7 @@ pub(crate) fn write_bundle(
         "hostname": spec.name.chars().take(63).collect::<String>(),
         "root": { "path": "rootfs", "readonly": false },
         "process": {
-            "terminal": false,
+            "terminal": spec.terminal,
             "cwd": working_dir.unwrap_or_else(|| "/".into()),
             "args": args,
             "env": environment(container, image, &user),

@@ -108,6 +108,28 @@ pub(crate) fn resolve(
     })
 }
 
+/// What runs a command in a container that runs already. The container's own environment, user and folder are those of its
+/// description.
+pub(crate) fn beside(
+    launch: &Launch,
+    words: &[String],
+    environment: &BTreeMap<String, String>,
+    terminal: bool,
+) -> Vec<String> {
+    // `runc --root STATE run --bundle FOLDER NAME` is what was launched.
+    let mut argv: Vec<String> = launch.argv.iter().take(3).cloned().collect();
+    argv.push("exec".into());
+    if terminal {
+        argv.push("--tty".into());
+    }
+    for (name, value) in environment {
+        argv.extend(["--env".into(), format!("{name}={value}")]);
+    }
+    argv.extend(launch.argv.last().cloned());
+    argv.extend_from_slice(words);
+    argv
+}
+
 /// What a container of this image is made from. The text says that there is nothing.
 pub(crate) fn entry(image: &str, runs: Result<Runs, String>) -> Result<ImageEntry, String> {
     match runs {
@@ -130,7 +152,11 @@ pub(crate) fn inside(spec: &TaskSpec, context: &mut Context<'_>) -> Result<Insid
     }
     let folder = context.folder;
     let gang = (spec.workers > 1).then(|| context.ports.of_gang(folder, spec.id)).transpose()?;
-    let ports: Vec<(u16, u16)> = spec.ports.iter().map(|port| (*port, *port)).collect();
+    // An engine's container may be running already, with the ports that it has.
+    let ports = match spec.runtime {
+        RuntimeKind::Docker => spec.ports.iter().map(|port| (*port, *port)).collect(),
+        _ => context.ports.for_all(&spec.ports)?,
+    };
     let place = |name: &str| Path::new(INSIDE).join(name);
     let mut environment = environment::of_berth(spec, &ports, gang);
     let mut put =

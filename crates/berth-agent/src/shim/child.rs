@@ -2,29 +2,68 @@
 //! workload, and a mount namespace of one's own.
 #![allow(unsafe_code)]
 
+use super::output::Keyboard;
 use crate::{
     account::{self, Account},
     cgroup::{Group, Limits},
+    oci,
     process::MEETING_WORK,
+    shell,
     task_folder::Order,
 };
 use rustix::{
     process::{Gid, Uid},
-    process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal},
+    process::{Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid},
     thread::{UnshareFlags, set_thread_gid, set_thread_groups, set_thread_uid, unshare_unsafe},
 };
 use std::{
-    io::{self, PipeReader, Write, pipe},
-    os::unix::process::CommandExt,
-    process::{Command, Stdio},
+    collections::BTreeMap,
+    io::{self, Write},
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    process::{self, Command},
 };
 
 /// A workload that runs.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) pid: u32,
-    pub(super) output: PipeReader,
+    pub(super) output: OwnedFd,
+    pub(super) keyboard: Keyboard,
     pub(super) group: Option<Group>,
+}
+
+/// What a process reads and prints.
+#[derive(Debug)]
+pub(super) enum Stdio {
+    /// One side of a terminal, which becomes the terminal of its session.
+    Terminal(OwnedFd),
+    /// What it reads, prints, and prints as errors.
+    Pipes(OwnedFd, OwnedFd, OwnedFd),
+    /// It reads nothing; what it prints, and prints as errors.
+    Mute(OwnedFd, OwnedFd),
+}
+
+impl Stdio {
+    /// From what came with an order.
+    pub(super) fn of(descriptors: Vec<OwnedFd>, terminal: bool) -> Result<Self, String> {
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or_else(|| "a descriptor is missing".to_owned());
+        if terminal { Ok(Self::Terminal(next()?)) } else { Ok(Self::Pipes(next()?, next()?, next()?)) }
+    }
+
+    fn has_terminal(&self) -> bool {
+        matches!(self, Self::Terminal(_))
+    }
+
+    fn give(self, command: &mut Command) -> io::Result<()> {
+        let (stdin, stdout, stderr) = match self {
+            Self::Terminal(slave) => (slave.try_clone()?.into(), slave.try_clone()?, slave),
+            Self::Pipes(stdin, stdout, stderr) => (process::Stdio::from(stdin), stdout, stderr),
+            Self::Mute(stdout, stderr) => (process::Stdio::null(), stdout, stderr),
+        };
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        Ok(())
+    }
 }
 
 /// Starts what was ordered. The text says why it cannot run.
@@ -43,30 +82,18 @@ pub(super) fn spawn(order: &Order) -> Result<Running, String> {
             .inspect_err(|error| eprintln!("berth: no control group: {error}"))
             .ok()
     });
-    let mut doors = group.as_ref().and_then(|group| group.doors().ok()).unwrap_or_default();
-    let (output, writer) = pipe().map_err(|error| format!("no pipe for its output: {error}"))?;
-    let second = writer.try_clone().map_err(|error| format!("no pipe for its output: {error}"))?;
+    let (output, keyboard, stdio) =
+        streams(order).map_err(|error| format!("no pipe for its output: {error}"))?;
     let mut command = Command::new(program);
     command
         .args(args)
         .env_clear()
         .envs(account.iter().flat_map(|account| account.variables(MEETING_WORK)))
         .envs(&launch.environment)
-        .current_dir(&launch.working_dir)
-        .stdin(Stdio::null())
-        .stdout(writer)
-        .stderr(second)
-        .process_group(0);
-    let identity = account.as_ref().map(Identity::of);
-    let shim = getpid();
-    let prepare = move || in_child(shim, &mut doors, identity.as_ref());
-    // SAFETY: the shim has one thread, so no lock can be held by another at the fork, and what runs in the child are a few
-    // system calls and writes of constants to files that were opened before.
-    unsafe { command.pre_exec(prepare) };
+        .current_dir(&launch.working_dir);
     // A child that is not waited for through `Child` is reaped by the shim's loop, which reaps everything.
-    let spawned = command.spawn();
-    match spawned {
-        Ok(child) => Ok(Running { pid: child.id(), output, group }),
+    match start(command, stdio, group.as_ref(), account.as_ref(), Session::OfTask) {
+        Ok(pid) => Ok(Running { pid, output, keyboard, group }),
         Err(error) => {
             if let Some(group) = group {
                 group.remove();
@@ -74,6 +101,100 @@ pub(super) fn spawn(order: &Order) -> Result<Running, String> {
             Err(explain(&error, program, order))
         }
     }
+}
+
+/// Our side and the workload's side of what it reads and prints.
+fn streams(order: &Order) -> io::Result<(OwnedFd, Keyboard, Stdio)> {
+    if order.spec.terminal {
+        let (master, slave) = shell::open_terminal()?;
+        // Somebody prints before anybody looks; programs divide by the size.
+        shell::set_size(&master, shell::TerminalSize { columns: 80, rows: 24 });
+        return Ok((master.try_clone()?, Keyboard::Terminal(master), Stdio::Terminal(slave)));
+    }
+    let (output, writer) = shell::pipe()?;
+    let second = writer.try_clone()?;
+    if order.spec.stdin {
+        let (reader, typed) = shell::pipe()?;
+        return Ok((output, Keyboard::Pipe(typed), Stdio::Pipes(reader, writer, second)));
+    }
+    Ok((output, Keyboard::None, Stdio::Mute(writer, second)))
+}
+
+/// Starts a command beside the workload: as the same user, with its environment and folder, within the same limits, and in the
+/// container if there is one. The text says why it cannot run.
+pub(super) fn spawn_beside(
+    order: &Order,
+    group: Option<&Group>,
+    words: &[String],
+    environment: &BTreeMap<String, String>,
+    stdio: Stdio,
+) -> Result<u32, String> {
+    let launch = &order.launch;
+    let inside = launch.container.is_some();
+    let words = match inside {
+        true => oci::beside(launch, words, environment, stdio.has_terminal()),
+        false => words.to_vec(),
+    };
+    let [program, args @ ..] = &words[..] else { return Err("there is nothing to run".into()) };
+    let account = launch.run_as.filter(|_| account::is_root() && !inside);
+    let account = account.map(|(user, group)| Account::of(user, group)).transpose()?;
+    if let (Stdio::Terminal(slave), Some(account)) = (&stdio, &account) {
+        // The terminal is whose who runs in it, also for programs that open it by its name.
+        let (user, group) = (Uid::from_raw(account.user), Gid::from_raw(account.group));
+        let _ = rustix::fs::fchown(slave, Some(user), Some(group));
+    }
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .env_clear()
+        .envs(account.iter().flat_map(|account| account.variables(MEETING_WORK)))
+        .envs(&launch.environment)
+        .envs(environment.iter().filter(|_| !inside))
+        .env(crate::environment::MARK, &order.mark)
+        .current_dir(&launch.working_dir);
+    start(command, stdio, group, account.as_ref(), Session::Own)
+        .map_err(|error| explain(&error, program, order))
+}
+
+/// To which session a new process belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Session {
+    /// That of the shim, in a group of its own.
+    OfTask,
+    /// A new one.
+    Own,
+}
+
+/// Starts a process that does not outlive the shim.
+fn start(
+    mut command: Command,
+    stdio: Stdio,
+    group: Option<&Group>,
+    account: Option<&Account>,
+    session: Session,
+) -> io::Result<u32> {
+    let terminal = stdio.has_terminal();
+    stdio.give(&mut command)?;
+    let own_session = terminal || session == Session::Own;
+    if !own_session {
+        command.process_group(0);
+    }
+    let mut doors = group.and_then(|group| group.doors().ok()).unwrap_or_default();
+    let identity = account.map(Identity::of);
+    let shim = getpid();
+    let prepare = move || {
+        if own_session {
+            setsid()?;
+        }
+        if terminal {
+            ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        in_child(shim, &mut doors, identity.as_ref())
+    };
+    // SAFETY: the shim has one thread, so no lock can be held by another at the fork, and what runs in the child are a few
+    // system calls and writes of constants to files that were opened before.
+    unsafe { command.pre_exec(prepare) };
+    command.spawn().map(|child| child.id())
 }
 
 /// What the task may use.
@@ -135,9 +256,9 @@ pub(super) fn run_quietly(command: &[String], order: &Order) {
     let ended = Command::new(program)
         .args(args)
         .env("BERTH_TASK", &order.mark)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdin(process::Stdio::null())
+        .stdout(process::Stdio::null())
+        .stderr(process::Stdio::null())
         .status();
     if let Err(error) = ended {
         eprintln!("berth: {program}: {error}");

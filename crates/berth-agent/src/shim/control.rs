@@ -3,6 +3,7 @@
 use super::{
     child::{self, Running},
     output::Output,
+    shells::Shells,
     tell::Teller,
     tree::{self, Left},
     until,
@@ -74,6 +75,7 @@ pub(super) struct Control<'a> {
     order: &'a Order,
     signals: Signals,
     output: Output,
+    shells: Shells,
     group: Option<Group>,
     process: Process,
     teller: Option<Teller>,
@@ -94,10 +96,11 @@ impl<'a> Control<'a> {
         folder: &'a TaskFolder,
         order: &'a Order,
         signals: Signals,
+        shells: Shells,
         running: Running,
         process: Process,
     ) -> io::Result<Self> {
-        let output = Output::new(folder, order, running.output)?;
+        let output = Output::new(folder, order, running.output, running.keyboard)?;
         let teller = Teller::open(&order.agent);
         let checkpoints = watch(&order.checkpoint_file).ok();
         let group = running.group;
@@ -107,6 +110,7 @@ impl<'a> Control<'a> {
             order,
             signals,
             output,
+            shells,
             group,
             process,
             teller,
@@ -150,7 +154,11 @@ impl<'a> Control<'a> {
                     return Ok(self.finish(exit));
                 }
             }
-            let more = self.output.copy_some(now);
+            let more = self.output.copy_some(now, |bytes| self.shells.on_output(bytes));
+            // From the moment at which it ends, nothing new begins beside it.
+            if !must_end {
+                self.shells.look(self.order, self.group.as_ref(), &mut self.output);
+            }
             self.on_tick(now);
             if !more {
                 self.wait(must_end)?;
@@ -173,6 +181,8 @@ impl<'a> Control<'a> {
         if let Some(source) = &source {
             fds.push(PollFd::new(source, PollFlags::IN));
         }
+        let shells = if must_end { Vec::new() } else { self.shells.sources() };
+        fds.extend(shells.iter().map(|shell| PollFd::new(shell, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -194,7 +204,8 @@ impl<'a> Control<'a> {
         let report = self.output.scanner.has_report() || self.untold.is_some();
         let report = report.then(|| (self.told_at_ms + REPORT_EVERY_MS).saturating_sub(now).max(1));
         let join = self.join_at_ms.map(|at| at.saturating_sub(now).max(1));
-        [again, deadline, tick, report, join].into_iter().flatten().min()
+        let shells = self.shells.wake_at_ms().map(|at| at.saturating_sub(now).max(1));
+        [again, deadline, tick, report, join, shells].into_iter().flatten().min()
     }
 
     /// The agent, or a person, wants it to end. A later and shorter grace wins.
@@ -218,12 +229,13 @@ impl<'a> Control<'a> {
     /// Reaps. Gives how the task ended when nothing of it is left.
     fn on_children(&mut self) -> Option<Exit> {
         let (reaped, left) = tree::reap();
-        let first = reaped.into_iter().find(|reaped| reaped.pid == self.process.pid);
-        if let Some(first) = first {
-            let code = first.status.exit_status().map(|code| self.exit_of(code));
-            let signal = first.status.terminating_signal().map(Exit::Signal);
-            self.exit = code.or(signal).or(Some(Exit::Lost));
+        if let Some(first) = reaped.iter().find(|reaped| reaped.pid == self.process.pid) {
+            self.exit = Some(match tree::exit_of(first.status) {
+                Exit::Code(code) => self.exit_of(code),
+                exit => exit,
+            });
         }
+        self.shells.on_reaped(&reaped, self.exit.is_some());
         let others = self.group.as_ref().is_some_and(|group| !group.processes().is_empty());
         (left == Left::None && !others).then_some(self.exit.unwrap_or(Exit::Lost))
     }
@@ -310,7 +322,8 @@ impl<'a> Control<'a> {
 
     /// Takes what is still in the pipe. Whoever holds the other end from outside of the tree is not waited for.
     fn finish(mut self, exit: Exit) -> Exit {
-        while self.output.copy_some(boot_ms()) {}
+        while self.output.copy_some(boot_ms(), |bytes| self.shells.on_output(bytes)) {}
+        self.shells.finish(exit);
         self.output.scanner.settle();
         if self.output.scanner.take_checkpoint() {
             self.on_checkpoint();

@@ -16,6 +16,7 @@ mod container;
 mod control;
 mod mounts;
 mod output;
+mod shells;
 mod tell;
 mod tree;
 
@@ -58,12 +59,13 @@ fn run(folder: &TaskFolder) -> io::Result<()> {
     // Before the look at stop.json: the agent writes that first and then looks here, so one of both sees the other.
     folder.write_shim(Process::own()?).map_err(io::Error::other)?;
     let order = folder.order().ok_or_else(|| io::Error::other("there is no order"))?;
+    let shells = shells::Shells::listen(folder.path());
     let outcome = if folder.stop().is_some() {
         Outcome::Exit(Exit::Signal(rustix::process::Signal::TERM.as_raw()))
     } else {
         match start(folder, &order) {
             Ok((running, process)) => {
-                Outcome::Exit(Control::new(folder, &order, signals, running, process)?.run()?)
+                Outcome::Exit(Control::new(folder, &order, signals, shells, running, process)?.run()?)
             }
             Err(message) => Outcome::Refused(message),
         }

@@ -1,6 +1,6 @@
 //! Everything that descends from the shim, and its end.
 
-use crate::cgroup::Group;
+use crate::{Exit, cgroup::Group};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use std::{collections::BTreeSet, fs};
 
@@ -9,6 +9,18 @@ use std::{collections::BTreeSet, fs};
 pub(super) struct Reaped {
     pub(super) pid: u32,
     pub(super) status: WaitStatus,
+}
+
+/// How a process ended, in the words of a task.
+pub(super) fn exit_of(status: WaitStatus) -> Exit {
+    let code = status.exit_status().map(Exit::Code);
+    code.or(status.terminating_signal().map(Exit::Signal)).unwrap_or(Exit::Lost)
+}
+
+/// The session of a process.
+pub(super) fn session(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
 /// Takes every ended child off the kernel's list.

@@ -49,6 +49,9 @@ pub(crate) struct SubmitArgs {
     /// Wait until it has ended, or until it runs
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "finished", value_name = "UNTIL")]
     pub(crate) wait: Option<Until>,
+    /// Join its terminal as soon as it runs; gives it one
+    #[arg(long, conflicts_with_all = ["wait", "dry_run"])]
+    pub(crate) attach: bool,
     /// Submit for another person
     #[arg(short, long, value_name = "NAME")]
     pub(crate) user: Option<String>,
@@ -56,6 +59,9 @@ pub(crate) struct SubmitArgs {
     /// A person is waiting: not preempted, and within quota
     #[arg(long, help_heading = "Kind", conflicts_with = "inference")]
     pub(crate) interactive: bool,
+    /// JupyterLab, ready to use; its link is printed when it answers
+    #[arg(long, help_heading = "Kind", conflicts_with_all = ["inference", "workers", "attach"])]
+    pub(crate) jupyter: bool,
     /// It serves
     #[arg(long, help_heading = "Kind")]
     pub(crate) inference: bool,
@@ -129,6 +135,12 @@ pub(crate) struct SubmitArgs {
     /// Where the command starts
     #[arg(long, help_heading = "Process", value_name = "DIR")]
     pub(crate) working_dir: Option<String>,
+    /// Give it a terminal that `berth attach` joins
+    #[arg(short, long, help_heading = "Process")]
+    pub(crate) tty: bool,
+    /// Let it read what those who join it type
+    #[arg(long, help_heading = "Process")]
+    pub(crate) stdin: bool,
     /// Run it as you, with your user and group on this machine
     #[arg(long, help_heading = "Process", conflicts_with_all = ["run_as", "run_as_uid"])]
     pub(crate) run_as_user: bool,

@@ -41,6 +41,7 @@ pub(crate) fn lower(
 }
 
 fn lower_kind(arguments: &SubmitArgs, request: &mut WorkloadRequest) {
+    request.notebook |= arguments.jupyter;
     set(&mut request.workers, &arguments.workers);
     set(&mut request.min_workers, &arguments.min_workers);
     if arguments.interactive {
@@ -108,6 +109,8 @@ fn lower_process(arguments: &SubmitArgs, request: &mut WorkloadRequest) -> Resul
     request.environment.extend(arguments.environment.iter().cloned());
     set(&mut request.working_dir, &arguments.working_dir);
     set(&mut request.run_as, &run_as(arguments));
+    request.tty |= arguments.tty || arguments.attach;
+    request.stdin |= arguments.stdin || arguments.attach;
     request.local_image |= arguments.local_image;
     request.host_network |= arguments.host_network;
     request.privileged |= arguments.privileged;

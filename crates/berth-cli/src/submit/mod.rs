@@ -14,11 +14,13 @@ use crate::{
     names,
     output::{self, Form, Spelling},
     session::{Place, Session},
-    wait,
+    shell, url,
+    wait::{self, Until},
 };
 pub(crate) use args::SubmitArgs;
 use berth_api::{Submitted, WorkloadRequest};
 pub(crate) use command_line::shown as shown_command_line;
+use std::process::ExitCode;
 pub(crate) use values::{parse_secs, parse_selector};
 
 /// Sends the request of `arguments`.
@@ -26,7 +28,7 @@ pub(crate) async fn run(
     session: &Session,
     arguments: &SubmitArgs,
     mut request: WorkloadRequest,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<ExitCode> {
     if request.project.is_empty() || arguments.project.project.is_some() {
         request.project = session.project(&arguments.project).await?;
     }
@@ -35,7 +37,7 @@ pub(crate) async fn run(
             Ok(preview) => {
                 warn(&preview.warnings);
                 session.show(arguments.output, &preview)?;
-                Ok(Exit::Done)
+                Ok(Exit::Done.into())
             }
             Err(error) => Err(session.missing_project(error, &request.project).await),
         };
@@ -46,13 +48,23 @@ pub(crate) async fn run(
     };
     warn(&submitted.warnings);
     confirm(session, arguments, &submitted)?;
-    match arguments.wait {
-        None => Ok(Exit::Done),
-        Some(until) => {
-            let Submitted { workload, .. } = submitted;
-            let place = Place { project: workload.project, name: workload.name };
-            wait::wait_for(session, &[place], until, None).await
+    let Submitted { workload, .. } = submitted;
+    let place = Place { project: workload.project, name: workload.name };
+    if arguments.jupyter {
+        let waited = wait::wait_for(session, std::slice::from_ref(&place), Until::Running, None).await?;
+        if waited != Exit::Done {
+            return Ok(waited.into());
         }
+        url::until_it_listens(session, &place).await?;
+        return Ok(url::print(session, &place).await?.into());
+    }
+    if arguments.attach {
+        wait::wait_for(session, std::slice::from_ref(&place), Until::Running, None).await?;
+        return shell::join(session, &place, 0, false).await;
+    }
+    match arguments.wait {
+        None => Ok(Exit::Done.into()),
+        Some(until) => Ok(wait::wait_for(session, &[place], until, None).await?.into()),
     }
 }
 
@@ -69,7 +81,7 @@ pub(crate) fn request(arguments: &SubmitArgs) -> anyhow::Result<WorkloadRequest>
     if !request.project.is_empty() {
         names::check("project", &request.project)?;
     }
-    if request.image.is_empty() && request.command.is_empty() {
+    if request.image.is_empty() && request.command.is_empty() && !request.notebook {
         return Err(Failure::misuse("there is nothing to run: neither an image nor a command is named")
             .hint("name an image with -i, and a command after `--` if it is not the image's own")
             .into());

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test file uses a part of it.
 
 pub(crate) mod live;
+pub(crate) mod terminal;
 pub(crate) mod typed;
 
 use std::{

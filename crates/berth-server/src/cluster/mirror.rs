@@ -158,7 +158,10 @@ impl Drawing {
     /// Draws a picture, and tells what is different in it.
     fn draw(&self, differences: impl Fn(&Platform, &Platform) -> Vec<Told>) {
         let platform = match Platform::of_cluster(self.policy.clone(), self.cluster.image()) {
-            Ok(platform) => platform,
+            Ok(mut platform) => {
+                platform.set_address(self.shared.read().address().to_owned());
+                platform
+            }
             Err(error) => return tracing::error!(%error, "what the cluster shows cannot be"),
         };
         // Nobody else draws, so what is there now is what will be replaced.

@@ -17,11 +17,12 @@ pub(crate) use history::History;
 pub(crate) use mirror::Mirror;
 
 use crate::{
+    beside::{Duplex, Shell},
     controller::Key,
     platform::{Parked, Platform, Record, Stop, TaskRecord, TaskReport, VolumeRecord},
 };
 use berth_agent::Report;
-use berth_api::{LogQuery, Problem, WorkloadRequest};
+use berth_api::{Code, LogQuery, Problem, ShellRequest, ShellSize, WorkloadRequest};
 use berth_types::{Bytes, Department, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId};
 use sha2::{Digest, Sha256};
 use std::{
@@ -57,6 +58,47 @@ pub trait Cluster: Send + Sync {
         name: String,
         query: LogQuery,
     ) -> Later<Result<mpsc::Receiver<Vec<u8>>, Problem>>;
+
+    /// Runs a command beside a worker.
+    fn exec(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        request: ShellRequest,
+    ) -> Later<Result<Shell, Problem>> {
+        let _ = (project, name, rank, request);
+        not_there("commands beside workers")
+    }
+
+    /// Joins a worker's own terminal.
+    fn attach(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        size: Option<ShellSize>,
+    ) -> Later<Result<Shell, Problem>> {
+        let _ = (project, name, rank, size);
+        not_there("terminals of workers")
+    }
+
+    /// Connects to a port of a worker.
+    fn connect(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        port: u16,
+    ) -> Later<Result<Box<dyn Duplex>, Problem>> {
+        let _ = (project, name, rank, port);
+        not_there("ports of workers")
+    }
+}
+
+fn not_there<T: Send + 'static>(what: &str) -> Later<Result<T, Problem>> {
+    let problem = Problem::new(Code::WrongState, format!("{what} cannot be reached through this server"));
+    Box::pin(std::future::ready(Err(problem)))
 }
 
 /// Everything that is in a cluster.

@@ -8,15 +8,23 @@ mod logs;
 mod nodes;
 mod openapi;
 mod owners;
+mod ports;
+mod proxy;
 mod sessions;
+mod shell;
+mod sockets;
 mod state;
 mod volumes;
 mod workloads;
 
 pub use openapi::openapi;
+pub(crate) use sockets::Sockets;
 pub(crate) use state::{AppState, Parts};
 
-use crate::auth::Identity;
+use crate::{
+    auth::{self, Identity},
+    platform,
+};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request, State},
@@ -68,6 +76,10 @@ fn router(state: AppState) -> Router {
         .route("/workloads/{project}/{name}/resume", post(workloads::resume))
         .route("/workloads/{project}/{name}/why", get(workloads::why))
         .route("/workloads/{project}/{name}/logs", get(logs::read))
+        .route("/workloads/{project}/{name}/exec", get(shell::exec))
+        .route("/workloads/{project}/{name}/attach", get(shell::attach))
+        .route("/workloads/{project}/{name}/connect", get(shell::connect))
+        .route("/workloads/{project}/{name}/link", post(proxy::link))
         .route("/events", get(events::list))
         .route("/events/stream", get(events::stream))
         .route("/series", get(events::series_names))
@@ -85,7 +97,7 @@ fn router(state: AppState) -> Router {
         .nest("/api/v1", api)
         .route("/metrics", get(cluster::metrics).layer(middleware::from_fn(people_only)))
         .route("/openapi.json", get(openapi::serve))
-        .fallback(no_such_route)
+        .fallback(proxy::serve)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(state.clone(), authenticate))
         // Whoever watches over the process has no token, and learns nothing.
@@ -108,14 +120,22 @@ async fn wrong_method(request: Request) -> ApiError {
     ApiError(Problem::new(Code::MethodNotAllowed, text))
 }
 
-/// Lets nobody in without a token, or the session of a page.
+/// Lets nobody in without a token, or the session of a page; to a port of a workload, also who came by a link that was made for it.
 async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let token =
         text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
-    let identity = match token {
-        Some(token) => state.door.identify(token, text_of(headers, berth_api::USER_HEADER)),
-        None => cookie::session(&state, headers).map(|(user, _)| Identity::Person { user }),
+    let person = token.and_then(|token| state.door.identify(token, text_of(headers, berth_api::USER_HEADER)));
+    let identity = match person {
+        Some(person) => Some(person),
+        None if cookie::session(&state, headers).is_some() => {
+            cookie::session(&state, headers).map(|(user, _)| Identity::Person { user })
+        }
+        None if request.uri().path().starts_with("/api/") => None,
+        None => match visitor(&state, &request) {
+            Ok(visitor) => visitor,
+            Err(response) => return *response,
+        },
     };
     match identity {
         Some(identity) => {
@@ -124,11 +144,57 @@ async fn authenticate(State(state): State<AppState>, mut request: Request, next:
         }
         None => {
             let detail = if token.is_some() { "the token is not known here" } else { "a token is needed" };
-            let problem = Problem::new(Code::Unauthenticated, detail)
-                .hint("the token is in the file `token` of the server's folder; set BERTH_TOKEN to it");
-            ApiError(problem).into_response()
+            let problem = Problem::new(Code::Unauthenticated, detail).hint(
+                "the token is in the file `token` of the server's folder; set BERTH_TOKEN to it. For a browser, `berth url NAME` \
+                 prints a link that is good once",
+            );
+            proxy::problem(headers, problem)
         }
     }
+}
+
+/// Who came by a link: with the link itself, which becomes a cookie, or with that cookie.
+fn visitor(state: &AppState, request: &Request) -> Result<Option<Identity>, Box<Response>> {
+    let headers = request.headers();
+    let refused = |text: &str| Box::new(proxy::problem(headers, Problem::new(Code::Forbidden, text)));
+    let query = request.uri().query().unwrap_or_default();
+    let mut parameters = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    if let Some((_, secret)) = parameters.find(|(name, _)| *name == proxy::TICKET) {
+        let path = request.uri().path();
+        let routed = state.shared.read().route(path);
+        let ticket = state.tickets.take(secret, std::time::Instant::now());
+        let (Some(ticket), platform::Routed::To(target)) = (ticket, routed) else {
+            return Err(refused(
+                "this link was used already, or is too old: `berth url NAME` prints another",
+            ));
+        };
+        if ticket.workload != target.workload {
+            return Err(refused("this link was for another workload"));
+        }
+        let session = state.door.session(ticket.workload, &ticket.user, state.shared.now());
+        let cookie = format!(
+            "{}={session}; Path={}; HttpOnly; SameSite=Lax; Max-Age={}",
+            proxy::COOKIE,
+            target.prefix,
+            auth::SESSION_SECS
+        );
+        let rest: Vec<&str> =
+            query.split('&').filter(|pair| !pair.starts_with(proxy::TICKET) && !pair.is_empty()).collect();
+        let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+        let headers = [
+            (header::LOCATION, format!("{path}{query}")),
+            (header::SET_COOKIE, cookie),
+            (header::CACHE_CONTROL, "no-store".into()),
+            (header::REFERRER_POLICY, "no-referrer".into()),
+        ];
+        return Err(Box::new((StatusCode::SEE_OTHER, headers).into_response()));
+    }
+    let now = state.shared.now();
+    let visitor = proxy::sessions(headers).find_map(|session| state.door.visitor(session, now));
+    if visitor.is_some() && proxy::is_cross_origin(headers) {
+        return Err(refused("a page of another origin may not use this one's cookies"));
+    }
+    Ok(visitor)
 }
 
 async fn people_only(request: Request, next: Next) -> Response {

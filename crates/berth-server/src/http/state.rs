@@ -1,6 +1,12 @@
 //! What handlers share, and how they ask.
 
-use super::{ApiError, text_of};
+use super::{
+    ApiError,
+    ports::{Owned, Turns},
+    proxy::Tickets,
+    sockets::Sockets,
+    text_of,
+};
 use crate::{
     Folder, Shutdown,
     auth::{Door, Identity},
@@ -22,7 +28,10 @@ use berth_store::{Json, Store, StoreError};
 use berth_types::Time;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
-use std::sync::{Arc, Mutex, PoisonError, mpsc::Sender};
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    time::Duration,
+};
 use tokio::sync::oneshot;
 
 /// The longest idempotency key.
@@ -44,6 +53,8 @@ pub(crate) struct Parts {
     pub(crate) folder: Folder,
     pub(crate) declared: bool,
     pub(crate) started: Time,
+    pub(crate) ping_every: Duration,
+    pub(crate) sockets: Sockets,
     pub(crate) stop: oneshot::Sender<Shutdown>,
 }
 
@@ -59,6 +70,12 @@ pub(crate) struct Inner {
     pub(crate) folder: Folder,
     pub(crate) declared: bool,
     pub(crate) started: Time,
+    /// On an open socket something is said at least this often.
+    pub(crate) ping_every: Duration,
+    pub(crate) sockets: Sockets,
+    pub(crate) tickets: Tickets,
+    pub(crate) owned: Owned,
+    pub(crate) turns: Turns,
     stop: Mutex<Option<oneshot::Sender<Shutdown>>>,
 }
 
@@ -71,8 +88,9 @@ impl std::ops::Deref for AppState {
 
 impl AppState {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { shared, store, feed, tasks, mirror, messages, door, folder, declared, started, stop } =
+        let Parts { shared, store, feed, tasks, mirror, messages, door, folder, declared, started, .. } =
             parts;
+        let Parts { ping_every, sockets, stop, .. } = parts;
         let stop = Mutex::new(Some(stop));
         Self(Arc::new(Inner {
             shared,
@@ -85,6 +103,11 @@ impl AppState {
             folder,
             declared,
             started,
+            ping_every,
+            sockets,
+            tickets: Tickets::default(),
+            owned: Owned::default(),
+            turns: Turns::default(),
             stop,
         }))
     }

@@ -511,7 +511,7 @@ pub(crate) async fn checkpoint(
 fn itself(identity: &Identity) -> Result<WorkloadId, Problem> {
     match identity {
         Identity::Workload(workload) => Ok(*workload),
-        Identity::Person { .. } => Err(Problem::new(Code::Forbidden, "only a workload reports about itself")
+        _ => Err(Problem::new(Code::Forbidden, "only a workload reports about itself")
             .hint("its token is in BERTH_REPORT_TOKEN")),
     }
 }

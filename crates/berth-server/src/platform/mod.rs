@@ -8,6 +8,7 @@
 //!
 //! The same [`Platform::apply`] runs live and when the log is read again, so that a restart arrives where it was.
 
+mod addresses;
 mod event;
 mod facts;
 mod limits;
@@ -22,6 +23,7 @@ mod why;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use addresses::{Routed, Target};
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
 use record::VolumeKey;
@@ -55,6 +57,8 @@ pub(crate) struct Platform {
     project_volumes: bool,
     /// Finished work that a cluster still shows; on one machine that is in the store.
     over: BTreeMap<WorkloadId, berth_api::Workload>,
+    /// Where people reach the server; not part of what is written down.
+    address: String,
     /// The next number nobody has yet; ids of all kinds are drawn from it.
     next_id: u64,
     /// What is due when only time passes, by when.
@@ -91,6 +95,7 @@ impl Platform {
             volumes: BTreeMap::new(),
             project_volumes: false,
             over: BTreeMap::new(),
+            address: String::new(),
             next_id: 1,
             due: BTreeSet::new(),
             wake: None,

@@ -16,6 +16,9 @@ use std::{
 const BACKOFF_LIMIT: u32 = 6;
 /// Seconds between notice and the end unless the request says otherwise.
 const GRACE_SECS: u64 = 30;
+/// What a notebook runs, and where it listens, unless the request says otherwise.
+const NOTEBOOK_IMAGE: &str = "jupyter/base-notebook";
+const NOTEBOOK_PORT: u16 = 8888;
 /// Runs programs of the machine.
 pub(crate) const HOST_IMAGE: &str = "bash";
 /// The longest span that is accepted, a hundred years.
@@ -97,6 +100,9 @@ impl Platform {
         user: &str,
         now: Time,
     ) -> Result<(Workload, WorkloadRequest, Vec<String>), Problem> {
+        if request.notebook {
+            as_notebook(&mut request);
+        }
         if request.image.is_empty() && !request.command.is_empty() {
             // A command alone is a program of the machine.
             request.image = HOST_IMAGE.into();
@@ -191,6 +197,9 @@ impl Platform {
         };
         request.name = Some(name);
         request.name_prefix = None;
+        if request.notebook {
+            know_its_path(&mut request);
+        }
         request.kind = kind;
         request.backoff_limit = Some(backoff);
         request.grace_secs = Some(grace.as_secs());
@@ -284,6 +293,32 @@ impl Platform {
             absolute("mounts", &mount.target)?;
         }
         Ok(())
+    }
+}
+
+/// What a notebook is, where the request does not say otherwise.
+fn as_notebook(request: &mut WorkloadRequest) {
+    if request.image.is_empty() {
+        request.image = NOTEBOOK_IMAGE.into();
+    }
+    if request.kind == KindName::Train {
+        request.kind = KindName::Interactive;
+    }
+    if request.ports.is_empty() {
+        request.ports = vec![NOTEBOOK_PORT];
+    }
+    if request.command.is_empty() {
+        request.command = vec!["start-notebook.sh".into()];
+    }
+}
+
+/// A notebook makes links that begin with its own path, so it must know it.
+fn know_its_path(request: &mut WorkloadRequest) {
+    let words = || request.command.iter().chain(&request.args);
+    if let Some(name) = &request.name
+        && !words().any(|word| word.contains("base_url"))
+    {
+        request.args.push(format!("--ServerApp.base_url=/{}/{name}/", request.project));
     }
 }
 

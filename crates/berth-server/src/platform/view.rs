@@ -61,7 +61,7 @@ impl Platform {
             progress: record.progress.as_ref().map(|report| progress(report, record.run_started)),
             checkpoint_at: workload.checkpoint.map(Into::into),
             idle_since: workload.idle_since.map(Into::into),
-            urls: urls(record),
+            urls: self.urls(record),
             request,
         })
     }
@@ -394,12 +394,6 @@ fn progress(report: &TaskReport, started: Option<Time>) -> ProgressView {
     }
 }
 
-/// Where its ports are reached: on this machine.
-fn urls(record: &Record) -> Vec<String> {
-    let ports = record.tasks.values().filter(|task| task.started.is_some()).flat_map(|task| &task.ports);
-    ports.map(|(_, real)| format!("http://127.0.0.1:{real}")).collect()
-}
-
 /// A workload that is over, as it is kept.
 pub(super) fn finished(
     record: &Record,
@@ -411,6 +405,7 @@ pub(super) fn finished(
     view.ended = Some(Ended { at: at.into(), exit_code: record.exit_code, signal: record.signal });
     view.gpus_allocated = GpuAmount::default();
     view.idle_since = None;
+    view.urls.clear();
     // What was last heard of it may be old; nothing is left to do in any case.
     if let Some(progress) = &mut view.progress {
         progress.left_secs = None;

@@ -62,6 +62,7 @@ impl Server {
             store: Default::default(),
             user: "ada".into(),
             clock: berth_server::now,
+            ping_every: berth_server::PING_EVERY,
         };
         change(&mut config);
         self.running = Some(self.runtime.block_on(berth_server::run(config)).expect("it starts"));

@@ -1,5 +1,6 @@
 //! The platform with an agent that does what the test says.
 
+mod addresses;
 mod behaviour;
 mod history;
 

@@ -1,0 +1,47 @@
+//! What a browser shows when there is nothing else to show.
+
+use axum::{
+    http::{HeaderMap, StatusCode, header},
+    response::{Html, IntoResponse, Response},
+};
+use berth_api::Problem;
+
+/// A problem: a page for a browser, JSON for a program.
+pub(crate) fn problem(headers: &HeaderMap, problem: Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    match wants_page(headers) {
+        false => super::super::ApiError(problem).into_response(),
+        true => {
+            let hint =
+                problem.hint.as_deref().map(|hint| format!("<p>{}</p>", code(hint))).unwrap_or_default();
+            let page = format!(
+                "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Berth</title>\
+                 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}\
+                 code{{background:#8882;padding:.1em .3em}}</style></head>\
+                 <body><h1>Berth</h1><p>{}</p>{hint}</body></html>\n",
+                escaped(&problem.detail)
+            );
+            let headers = [
+                (header::CACHE_CONTROL, "no-store"),
+                (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
+            ];
+            (status, headers, Html(page)).into_response()
+        }
+    }
+}
+
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// What stands between backticks, as a command.
+fn code(text: &str) -> String {
+    let parts = escaped(text);
+    let parts = parts.split('`').enumerate();
+    parts.map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.into() }).collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
