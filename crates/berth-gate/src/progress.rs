@@ -254,7 +254,6 @@ pub(crate) fn shown(progress: &Progress) -> ProgressView {
         loss: progress.loss.clone(),
         accuracy: progress.accuracy.clone(),
         left_secs: whole(progress.left_secs),
-        utilisation: None,
         metrics: progress.metrics.clone().into_iter().collect::<BTreeMap<_, _>>(),
         // A cluster keeps no word of it yet.
         utilisation: None,
