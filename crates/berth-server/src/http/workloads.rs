@@ -113,8 +113,10 @@ pub(crate) async fn list(
         query.finished != Some(false) && query.node.is_none() && query.status.is_none_or(Status::is_final);
     if state.mirror.is_some() {
         if next.is_none() && wants_finished {
-            let (over, _) = state.read(|platform| over(platform, &query, limit - items.len())).await;
+            let room = limit - items.len();
+            let ((over, more), _) = state.read(|platform| over(platform, &query, cursor, room)).await;
             items.extend(over);
+            next = more;
         }
         return Ok(answer(items, next, seq));
     }
@@ -155,8 +157,13 @@ pub(crate) async fn list(
     Ok(answer(items, next, seq))
 }
 
-/// Finished work that a cluster still shows.
-fn over(platform: &Platform, query: &WorkloadQuery, room: usize) -> Vec<Workload> {
+/// Finished work that a cluster still shows, the last to end first.
+fn over(platform: &Platform, query: &WorkloadQuery, cursor: Option<Cursor>, room: usize) -> Page {
+    let place = |workload: &Workload| (workload.ended.as_ref().map_or(0, |ended| ended.at.0.0), workload.id);
+    let before = match cursor {
+        Some(Cursor::Finished { ended, id }) => Some((ended, id)),
+        _ => None,
+    };
     let asked = |workload: &&&Workload| {
         query.project.as_ref().is_none_or(|project| workload.project == *project)
             && query.user.as_ref().is_none_or(|user| workload.user == *user)
@@ -165,8 +172,16 @@ fn over(platform: &Platform, query: &WorkloadQuery, room: usize) -> Vec<Workload
             && query
                 .ended_after
                 .is_none_or(|after| workload.ended.as_ref().is_some_and(|ended| ended.at.0 >= after.0))
+            && before.is_none_or(|before| place(workload) < before)
     };
-    platform.all_over().iter().filter(asked).take(room).map(|workload| (*workload).clone()).collect()
+    let all = platform.all_over();
+    let mut found = all.iter().filter(asked);
+    let items: Vec<Workload> = found.by_ref().take(room).map(|workload| (*workload).clone()).collect();
+    let next = found.next().map(|_| match items.last().map(place) {
+        Some((ended, id)) => Cursor::Finished { ended, id }.text(),
+        None => Cursor::FINISHED_FIRST.text(),
+    });
+    (items, next)
 }
 
 fn answer(items: Vec<Workload>, next: Option<String>, seq: u64) -> Response {
