@@ -4,7 +4,7 @@
 mod mirror;
 mod team;
 
-use berth_kube::api::NodePool;
+use berth_kube::api::{NodePool, Workload};
 use berth_testbed::NodeSpec;
 use k8s_openapi::{
     api::{
@@ -249,16 +249,43 @@ async fn volumes_are_waited_for_reached_and_made(client: &Client) {
     classes.create(&PostParams::default(), &class).await.expect("it is accepted");
     team.create::<PersistentVolumeClaim>(claim("made", "late")).await;
     team.create::<Pod>(pod("makes", 1, uses("made"))).await;
-    let selected = async || {
-        let claim = claims.get("made").await.expect("it is there");
+    let selected = async |claim: &str| {
+        let claim = claims.get(claim).await.expect("it is there");
         claim.annotations().get("volume.kubernetes.io/selected-node").cloned()
     };
-    until("a node is chosen", async || selected().await.is_some()).await;
+    until("a node is chosen", async || selected("made").await.is_some()).await;
     assert!(team.nodes("app=makes").await.is_empty(), "the Pod waits for its volume");
-    let node = selected().await.expect("it was there a moment ago");
+    let node = selected("made").await.expect("it was there a moment ago");
     let made = volume("made", "late", (&team, "made"), Some(&node));
     volumes.create(&PostParams::default(), &made).await.expect("it is accepted");
     assert_eq!(team.until_bound("app=makes", 1).await, [node]);
+    // One that Pods on two nodes share is made for one of them, and reached from both.
+    team.create::<PersistentVolumeClaim>(claim("both", "late")).await;
+    for name in ["left", "right"] {
+        let mut member = uses("both");
+        merge(
+            &mut member,
+            json!({ "metadata": { "labels": { "berth.dev/group": "both", "berth.dev/group-size": "2" } } }),
+        );
+        team.create::<Pod>(pod(name, 8, member)).await;
+    }
+    until("a node is chosen for one", async || selected("both").await.is_some()).await;
+    let both = volume("both", "late", (&team, "both"), None);
+    volumes.create(&PostParams::default(), &both).await.expect("it is accepted");
+    team.until_bound("berth.dev/group=both", 2).await;
+    // And so for Pods that Berth makes.
+    team.create::<PersistentVolumeClaim>(claim("own", "late")).await;
+    team.create::<Workload>(json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "Workload", "metadata": { "name": "own" },
+        "spec": { "image": "none", "gpus": 1, "volumes": [{ "claim": "own", "path": "/data" }] },
+    }))
+    .await;
+    until("a node is chosen for ours", async || selected("own").await.is_some()).await;
+    let own = volume("own", "late", (&team, "own"), None);
+    volumes.create(&PostParams::default(), &own).await.expect("it is accepted");
+    team.until_bound("berth.dev/workload=own", 1).await;
+    let workloads: Api<Workload> = team.api();
+    workloads.delete("own", &DeleteParams::default()).await.expect("it is there");
     clear(&team).await;
 }
 
