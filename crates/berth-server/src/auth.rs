@@ -80,7 +80,13 @@ impl std::fmt::Debug for Door {
 impl Door {
     pub(crate) fn new(token: String, owner: String) -> Self {
         let secret = Sha256::digest(format!("berth sessions of visitors\n{token}")).into();
-        Self { tasks: TaskTokens::new(&token), sessions: Arc::new(Sessions::new(&token)), secret, token, owner }
+        Self {
+            tasks: TaskTokens::new(&token),
+            sessions: Arc::new(Sessions::new(&token)),
+            secret,
+            token,
+            owner,
+        }
     }
 
     /// What a browser keeps of a link: for whom, to which workload, until when.
