@@ -104,9 +104,28 @@ pub(crate) fn of_berth(
     put("RANK", id.rank.to_string());
     put("WORLD_SIZE", spec.workers.to_string());
     put("LOCAL_RANK", local_rank(spec).to_string());
+    let places = Placed::of(spec);
+    put("LOCAL_WORLD_SIZE", places.on_node.to_string());
+    put("NODE_RANK", places.node.to_string());
+    put("GROUP_RANK", places.node.to_string());
     if let Some(port) = master_port {
-        put("MASTER_ADDR", "127.0.0.1".to_owned());
+        let address = "127.0.0.1";
+        put("MASTER_ADDR", address.to_owned());
         put("MASTER_PORT", port.to_string());
+        put("TF_CONFIG", tensorflow(spec, address, port));
+        put("JAX_COORDINATOR_ADDRESS", format!("{address}:{port}"));
+        put("JAX_NUM_PROCESSES", spec.workers.to_string());
+        put("JAX_PROCESS_ID", id.rank.to_string());
+        for (name, value) in [
+            ("RANK", id.rank as usize),
+            ("SIZE", spec.workers as usize),
+            ("LOCAL_RANK", local_rank(spec)),
+            ("LOCAL_SIZE", places.on_node),
+            ("CROSS_RANK", places.node),
+            ("CROSS_SIZE", places.nodes),
+        ] {
+            put(&format!("HOROVOD_{name}"), value.to_string());
+        }
     }
     if let Some((_, real)) = ports.first() {
         put("BERTH_PORT", real.to_string());
@@ -117,6 +136,38 @@ pub(crate) fn of_berth(
         put(&format!("BERTH_PORT_{asked}"), real.to_string());
     }
     all
+}
+
+/// Where a worker is among the others.
+struct Placed {
+    /// Workers on its node.
+    on_node: usize,
+    /// Which node, in the order of their first workers; and how many there are.
+    node: usize,
+    nodes: usize,
+}
+
+impl Placed {
+    fn of(spec: &TaskSpec) -> Self {
+        let mut nodes: Vec<&String> = Vec::new();
+        for host in &spec.hosts {
+            if !nodes.contains(&host) {
+                nodes.push(host);
+            }
+        }
+        let own = spec.hosts.get(spec.id.rank as usize);
+        let node = nodes.iter().position(|host| Some(*host) == own).unwrap_or(0);
+        let on_node = spec.hosts.iter().filter(|host| Some(*host) == own).count().max(1);
+        Self { on_node, node, nodes: nodes.len().max(1) }
+    }
+}
+
+/// What TensorFlow reads: where every worker listens, and which one this is.
+fn tensorflow(spec: &TaskSpec, address: &str, port: u16) -> String {
+    let listens = |rank: u32| format!("{address}:{}", u32::from(port) + 1 + rank);
+    let workers: Vec<String> = (0..spec.workers).map(listens).collect();
+    serde_json::json!({ "cluster": { "worker": workers }, "task": { "type": "worker", "index": spec.id.rank } })
+        .to_string()
 }
 
 /// Identities on real devices, numbers on declared ones.

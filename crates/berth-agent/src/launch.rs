@@ -52,7 +52,9 @@ pub(crate) fn order(reactor: &mut Reactor, spec: &TaskSpec) -> Result<Order, Str
 
 /// Every port that is the task's own while it runs.
 pub(crate) fn ports_of(order: &Order) -> Vec<u16> {
-    let gang = order.launch.environment.get("MASTER_PORT").and_then(|text| text.parse().ok());
+    let gang = order.launch.environment.get("MASTER_PORT").and_then(|text| text.parse::<u16>().ok());
+    let last = |first: u16| first.saturating_add(u16::try_from(order.spec.workers).unwrap_or(0));
+    let gang = gang.into_iter().flat_map(|first| first..=last(first));
     order.launch.ports.iter().map(|(_, real)| *real).chain(gang).collect()
 }
 

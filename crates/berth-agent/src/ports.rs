@@ -1,6 +1,6 @@
 //! Ports of this machine that tasks of ours use.
 
-use crate::{TaskId, folder};
+use crate::{TaskId, TaskSpec, folder};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -48,17 +48,20 @@ impl Ports {
         Ok(given)
     }
 
-    /// The port on which the workers of one run find each other; the same for all of them.
-    pub(crate) fn of_gang(&self, folder: &folder::Folder, id: TaskId) -> Result<u16, String> {
-        let path = folder.workload_tasks(id.workload).join(format!("port-{}", id.run));
+    /// The port on which the workers of one gang find each other, the same for all of them; behind it each of them has one.
+    pub(crate) fn of_gang(&self, folder: &folder::Folder, spec: &TaskSpec) -> Result<u16, String> {
+        let (id, gang) = (spec.id, if spec.gang == 0 { spec.id.run } else { spec.gang });
+        let path = folder.workload_tasks(id.workload).join(format!("port-{gang}"));
         if let Some(port) = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()) {
             return Ok(port);
         }
+        let count = u16::try_from(spec.workers).unwrap_or(u16::MAX).saturating_add(1).min(GANG_COUNT / 10);
         let start =
-            (id.workload.0.wrapping_mul(131).wrapping_add(u64::from(id.run)) % u64::from(GANG_COUNT)) as u16;
+            (id.workload.0.wrapping_mul(131).wrapping_add(u64::from(gang)) % u64::from(GANG_COUNT)) as u16;
         let taken: BTreeSet<u16> = self.taken.values().flatten().copied().collect();
         let candidates = (0..TRIES_MAX).map(|offset| GANG_FIRST + (start + offset) % GANG_COUNT);
-        let port = candidates.into_iter().find(|port| !taken.contains(port) && is_free(*port));
+        let is_open = |port: u16| !taken.contains(&port) && is_free(port);
+        let port = candidates.into_iter().find(|first| (*first..first.saturating_add(count)).all(is_open));
         let port = port.ok_or("no port is free for the workers to find each other")?;
         folder::write(&path, port.to_string().as_bytes()).map_err(|error| error.to_string())?;
         Ok(port)

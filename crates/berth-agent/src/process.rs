@@ -34,8 +34,7 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
     let jupyter = *runs == Runs::Jupyter && spec.command.first().is_none_or(|word| is_notebook_word(word));
     let asked = if jupyter && spec.ports.is_empty() { vec![8888] } else { spec.ports.clone() };
     let ports = context.ports.for_all(&asked)?;
-    let master_port =
-        (spec.workers > 1).then(|| context.ports.of_gang(context.folder, spec.id)).transpose()?;
+    let master_port = (spec.workers > 1).then(|| context.ports.of_gang(context.folder, spec)).transpose()?;
     let work = context.folder.workload_work(spec.id.workload);
     let places = places(spec, context.folder);
     let environment = environment::of_task(spec, context.folder, &places, &ports, master_port);

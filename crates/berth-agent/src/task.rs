@@ -144,6 +144,12 @@ pub struct TaskSpec {
     pub hosts: Vec<String>,
     /// User and group to run as; none for those of the agent.
     pub run_as: Option<(u32, u32)>,
+    /// The start of its gang: those who join later meet where the gang did. 0 for the run of the task.
+    #[serde(default)]
+    pub gang: u32,
+    /// How long it waits before it begins.
+    #[serde(default)]
+    pub pause: Span,
     /// Whether it has a terminal, which people can join.
     #[serde(default)]
     pub terminal: bool,

@@ -36,13 +36,13 @@ pub use shell::{
     ShellQuery, ShellRequest, ShellSays, ShellSize, ShellTells,
 };
 pub use submit::{
-    KindName, MountRequest, Preview, PriorityName, RuntimeName, ServiceType, Submitted, VolumeMount,
-    WorkloadRequest,
+    Framework, KindName, MountRequest, Preview, PriorityName, Restart, RuntimeName, ServiceType, Submitted,
+    VolumeMount, WorkloadRequest,
 };
 pub use why::{Held, Remedies, Why};
 pub use workload::{
     Ended, Eviction, Link, LogQuery, ProgressView, ReportRequest, Status, TaskView, Workload, WorkloadList,
-    WorkloadQuery,
+    WorkloadQuery, World, WorldQuery,
 };
 
 /// The version of the API; part of every path.

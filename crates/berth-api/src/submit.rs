@@ -33,6 +33,35 @@ pub enum RuntimeName {
     Docker,
 }
 
+/// Who starts again when a worker fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Restart {
+    /// All workers, together, after a pause during which others have the GPUs.
+    Gang,
+    /// That worker alone, in its place.
+    Worker,
+}
+
+/// What starts the command on each worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Framework {
+    /// Nothing: it is started as it is, and finds the others by its environment.
+    #[default]
+    None,
+    /// PyTorch's `torchrun`, one process for each GPU of a worker.
+    Torchrun,
+    /// `mpirun` in the first worker, one process in each.
+    Mpi,
+}
+
+impl Framework {
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
 /// How a port is meant to be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -133,6 +162,18 @@ pub struct WorkloadRequest {
     /// Workers that must start together; the others are elastic extras. All, when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_workers: Option<u32>,
+    /// Who starts again when a worker fails; the gang when absent, of inference the worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+    /// What starts the command on each worker.
+    #[serde(skip_serializing_if = "Framework::is_none")]
+    pub framework: Framework,
+    /// How often the command is to be run to a good end, each time with another BERTH_INDEX.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completions: Option<u32>,
+    /// How many of these are worked at together; 1 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<u32>,
     /// Order inside its project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<PriorityName>,

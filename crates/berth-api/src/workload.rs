@@ -155,6 +155,36 @@ pub struct ReportRequest {
     pub metrics: BTreeMap<String, serde_json::Value>,
 }
 
+/// The workers of a workload that are there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct World {
+    /// How many.
+    pub size: u32,
+    /// Which.
+    pub ranks: Vec<u32>,
+    /// How many must be there.
+    pub min: u32,
+    /// How many may be there.
+    pub max: u32,
+}
+
+impl World {
+    /// Their ranks in one text, for [`WorldQuery`].
+    pub fn known_as(&self) -> String {
+        self.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Which change is waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WorldQuery {
+    /// Ranks that are known, as `0,1,2`: an answer comes when there are others, or after half a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unlike: Option<String>,
+}
+
 /// A link to a workload's port that is good once, for a browser.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Link {

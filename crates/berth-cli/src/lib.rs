@@ -100,6 +100,12 @@ enum Command {
     Dashboard,
     /// Submit a workload
     Submit(Box<submit::SubmitArgs>),
+    /// Submit a workload whose workers are processes of MPI
+    #[command(hide = true)]
+    SubmitMpi(Box<submit::SubmitArgs>),
+    /// Take a command of `mpirun` to another worker
+    #[command(hide = true)]
+    Rsh(shell::RshArgs),
     /// List workloads
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
@@ -269,12 +275,17 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
         Command::Exec(arguments) => {
             return block_on(shell::exec(&Session::open(server, None, spelling)?, arguments));
         }
+        Command::Rsh(arguments) => return block_on(shell::rsh(arguments)),
         Command::Attach(arguments) => {
             return block_on(shell::attach(&Session::open(server, None, spelling)?, arguments));
         }
-        Command::Submit(_) | Command::Notebook(_) => {
+        Command::Submit(_) | Command::SubmitMpi(_) | Command::Notebook(_) => {
             let arguments = match cli.command {
                 Command::Submit(arguments) => arguments,
+                Command::SubmitMpi(arguments) => {
+                    let framework = arguments.framework.clone().or_else(|| Some("mpi".into()));
+                    Box::new(submit::SubmitArgs { framework, ..*arguments })
+                }
                 Command::Notebook(arguments) => Box::new(submit::SubmitArgs { jupyter: true, ..*arguments }),
                 _ => unreachable!("it was just looked at"),
             };

@@ -112,6 +112,11 @@ impl Session {
         Ok(Self { client: Arc::new(Client::new(server.endpoint(&config)?, &user)), spelling, config })
     }
 
+    /// For what a workload does by itself.
+    pub(crate) fn of_workload(client: Client) -> Self {
+        Self { client: Arc::new(client), spelling: Spelling::Berth, config: Config::default() }
+    }
+
     pub(crate) fn look(&self, output: OutputArgs) -> Look {
         Look { spelling: self.spelling, default_project: self.config.project.clone(), ..Look::of(output) }
     }

@@ -104,6 +104,7 @@ fn config(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<Config> {
         projects: arguments.projects.iter().map(project).collect(),
         images,
         shim: None,
+        program: std::env::current_exe().unwrap_or_else(|_| "berth".into()),
         quickstart: None,
         policy: Default::default(),
         store: Default::default(),

@@ -46,9 +46,21 @@ impl Answer {
     }
 }
 
-/// One request over a connection of its own.
+/// Where workloads are reached: another address than that of the API, so that their scripts are strangers to the dashboard.
+fn ports_address(server: &Server, place: &str) -> String {
+    let url = server.workload(place)["urls"][0].as_str().expect("an address").to_owned();
+    let end = url["http://".len()..].find('/').expect("a path") + "http://".len();
+    let address = url[..end].to_owned();
+    assert_ne!(address, server.endpoint().0);
+    address
+}
+
+/// One request over a connection of its own, to the address of the API.
 fn ask(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-    let (address, _) = server.endpoint();
+    ask_at(&server.endpoint().0, method, path, headers, body)
+}
+
+fn ask_at(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let authority = address.trim_start_matches("http://");
     let mut stream = TcpStream::connect(authority).expect("the server listens");
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -151,7 +163,7 @@ fn a_port_is_reached_by_its_paths_and_only_with_leave() {
     let server = small();
     submit(&server, "berth submit web -p team-a -g 1 --port 9876", &["python3", "-c", ECHO]);
     let shown = server.until_status("team-a/web", "Running");
-    let (address, _) = server.endpoint();
+    let address = ports_address(&server, "team-a/web");
     assert_eq!(shown["urls"], json!([format!("{address}/team-a/web/")]), "{shown}");
     assert!(server.run("runai list -A").contains(&format!("{address}/team-a/web/")));
     // Who asks before it listens waits for a while; here until it surely does.
@@ -191,6 +203,10 @@ fn a_port_is_reached_by_its_paths_and_only_with_leave() {
     assert!(answer.status == 200 && answer.body.contains("3145728 from 0"), "{answer:?}");
 }
 
+fn visit_api(server: &Server, path: &str, cookie: &str) -> Answer {
+    ask(server, "GET", path, &[("cookie", cookie)], "")
+}
+
 #[test]
 fn a_link_is_good_once_for_one_workload_and_one_origin() {
     let server = small();
@@ -202,18 +218,21 @@ fn a_link_is_good_once_for_one_workload_and_one_origin() {
         until("it listens", || trusted(&server, path).status == 200);
     }
     let link = server.run("berth url web -p team-a");
-    let (address, _) = server.endpoint();
+    let address = ports_address(&server, "team-a/web");
+    let ask = |method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
+        ask_at(&address, method, path, headers, body)
+    };
     let path = link.trim().strip_prefix(&address).expect("the server's own address").to_owned();
-    let opened = ask(&server, "GET", &path, &[], "");
+    let opened = ask("GET", &path, &[], "");
     assert_eq!((opened.status, opened.all("location")), (303, vec!["/team-a/web/"]), "{opened:?}");
     let cookie = opened.all("set-cookie")[0].to_owned();
     assert!(cookie.contains("; Path=/team-a/web; HttpOnly; SameSite=Lax"), "{cookie}");
-    assert_eq!(ask(&server, "GET", &path, &[], "").status, 403, "it was used");
+    assert_eq!(ask("GET", &path, &[], "").status, 403, "it was used");
     let cookie = cookie.split(';').next().expect("a pair");
     let visit = |path: &str, more: &[(&str, &str)]| {
         let mut headers = vec![("cookie", cookie)];
         headers.extend(more);
-        ask(&server, "GET", path, &headers, "")
+        ask("GET", path, &headers, "")
     };
     let answer = visit("/team-a/web/", &[]);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -221,14 +240,16 @@ fn a_link_is_good_once_for_one_workload_and_one_origin() {
     let own = visit("/team-a/web/", &[("authorization", "Bearer of-the-workload")]);
     assert!(own.body.contains("Bearer of-the-workload"), "what is not ours passes: {own:?}");
     assert_eq!(visit("/team-b/other/", &[]).status, 403);
-    for path in ["/api/v1/workloads", "/api/v1/workloads/team-a/web", "/metrics"] {
-        assert!(matches!(visit(path, &[]).status, 401 | 403), "{path}");
+    for path in ["/api/v1/workloads", "/api/v1/workloads/team-a/web", "/metrics", "/team-a/web/"] {
+        let status = visit_api(&server, path, cookie).status;
+        assert_eq!(status, 401, "a link opens nothing of the API: {path}");
     }
+    assert_eq!(visit("/api/v1/workloads", &[]).status, 404, "the API is not at this address");
     assert_eq!(visit("/team-a/web/", &[("origin", "http://evil.example")]).status, 403);
     let forged = cookie.replace('=', "=9");
-    assert_eq!(ask(&server, "GET", "/team-a/web/", &[("cookie", &forged)], "").status, 401);
+    assert_eq!(ask("GET", "/team-a/web/", &[("cookie", &forged)], "").status, 401);
     let shadowed = format!("berth-session=shadow; {cookie}");
-    assert_eq!(ask(&server, "GET", "/team-a/web/", &[("cookie", &shadowed)], "").status, 200);
+    assert_eq!(ask("GET", "/team-a/web/", &[("cookie", &shadowed)], "").status, 200);
     // Both asked for one port: each is led to its own program.
     assert!(trusted(&server, "/nb-9876/").status == 404);
     let ambiguous = trusted(&server, "/team-b/other/");
@@ -291,30 +312,30 @@ fn a_real_jupyterlab_computes_behind_its_link() {
     let server = small();
     let printed = server.run("berth notebook nb -p team-a -g 0.5");
     let link = printed.lines().last().expect("a link").to_owned();
-    let (address, _) = server.endpoint();
-    let path = link.strip_prefix(&address).expect("the server's own address");
-    let opened = ask(&server, "GET", path, &[], "");
+    let address = ports_address(&server, "team-a/nb");
+    let path = link.strip_prefix(&address).expect("the address of workloads");
+    let opened = ask_at(&address, "GET", path, &[], "");
     assert_eq!(opened.status, 303, "{opened:?}");
     let cookie = opened.all("set-cookie")[0].split(';').next().expect("a pair").to_owned();
-    let visit = |path: &str| ask(&server, "GET", path, &[("cookie", &cookie)], "");
+    let visit = |path: &str| ask_at(&address, "GET", path, &[("cookie", &cookie)], "");
     let lab = visit("/team-a/nb/lab");
     assert!(lab.status == 200 && lab.body.contains("JupyterLab"), "{} {}", lab.status, lab.body);
-    let status: Value =
-        serde_json::from_str(trusted(&server, "/team-a/nb/api/status").body.trim()).expect("is JSON");
+    let status = trusted(&server, "/team-a/nb/api/status");
+    let status: Value = serde_json::from_str(status.body.trim()).expect("is JSON");
     assert_eq!(status["kernels"], 0, "{status}");
-    assert_eq!(ask(&server, "GET", "/team-a/nb/api/status", &[], "").status, 401);
+    assert_eq!(ask_at(&address, "GET", "/team-a/nb/api/status", &[], "").status, 401);
     let direct = server.workload("team-a/nb");
-    let started = ask(&server, "POST", "/team-a/nb/api/kernels", &[("cookie", &cookie)], "{}");
+    let started = ask_at(&address, "POST", "/team-a/nb/api/kernels", &[("cookie", &cookie)], "{}");
     assert_eq!(started.status, 201, "{started:?} {direct}");
     let kernel: Value = serde_json::from_str(started.body.trim()).expect("is JSON");
     let kernel = kernel["id"].as_str().expect("an id");
     let channels = format!("/team-a/nb/api/kernels/{kernel}/channels");
-    let refused = socket(&server, &channels, &[]).err().expect("nobody is let in");
+    let refused = socket(&address, &channels, &[]).err().expect("nobody is let in");
     assert_eq!(refused.status, 401, "{refused:?}");
     let foreign = [("cookie", cookie.as_str()), ("origin", "http://evil.example")];
-    let refused = socket(&server, &channels, &foreign).err().expect("another origin is not let in");
+    let refused = socket(&address, &channels, &foreign).err().expect("another origin is not let in");
     assert_eq!(refused.status, 403, "{refused:?}");
-    let mut socket = socket(&server, &channels, &[("cookie", &cookie)]).expect("a socket");
+    let mut socket = socket(&address, &channels, &[("cookie", &cookie)]).expect("a socket");
     let request = json!({"header": {"msg_id": "1", "msg_type": "execute_request", "username": "", "session": "s", "version": "5.3",
         "date": "2026-01-01T00:00:00Z"}, "parent_header": {}, "metadata": {}, "channel": "shell",
         "content": {"code": "print(6 * 7)", "silent": false, "store_history": false, "user_expressions": {},
@@ -335,8 +356,7 @@ fn a_real_jupyterlab_computes_behind_its_link() {
 /// A WebSocket by hand: what a browser would do, and nothing more.
 struct Socket(BufReader<TcpStream>);
 
-fn socket(server: &Server, path: &str, headers: &[(&str, &str)]) -> Result<Socket, Answer> {
-    let (address, _) = server.endpoint();
+fn socket(address: &str, path: &str, headers: &[(&str, &str)]) -> Result<Socket, Answer> {
     let authority = address.trim_start_matches("http://");
     let mut stream = TcpStream::connect(authority).expect("the server listens");
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();

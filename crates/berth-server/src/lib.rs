@@ -21,6 +21,7 @@ mod declare;
 mod error;
 mod feed;
 mod folder;
+mod frameworks;
 mod http;
 mod metrics;
 mod names;

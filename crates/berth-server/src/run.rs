@@ -50,6 +50,8 @@ pub struct Config {
     pub images: BTreeMap<String, ImageEntry>,
     /// The program of the shim, and of the built-in trainer, with leading arguments; this program when unset.
     pub shim: Option<Vec<OsString>>,
+    /// The command `berth`, as workloads can run it.
+    pub program: PathBuf,
     /// The same for the built-in trainer.
     pub quickstart: Option<Vec<OsString>>,
     /// Settings of the engine.
@@ -133,13 +135,19 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         host: Arc::clone(&host),
         volumes: folder.volumes(),
         tokens: door.tasks(),
+        program: config.program.display().to_string(),
         report_url: format!("http://{address}/api/v1"),
         gpus: gpus.into(),
     };
     let nodes =
         if declared { config.nodes.clone() } else { vec![crate::declare::this_machine(&*host, &mut notes)] };
     let now = (config.clock)();
-    platform.set_address(format!("http://{address}"));
+    let ports = http::listen_for_ports(address)
+        .await
+        .map_err(|source| ServerError::Start { doing: "listening for ports of workloads", source })?;
+    let ports_address =
+        ports.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
+    platform.set_address(format!("http://{ports_address}"));
     set_up(&mut platform, nodes, &config.projects, now)?;
     let first = platform.take_news();
 
@@ -211,7 +219,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         stop,
     });
     drop(store);
-    let http = tokio::spawn(http::serve(listener, state, http_stopped));
+    let http = tokio::spawn(http::serve(listener, ports, state, http_stopped));
     let file = RunningServer {
         address: format!("http://{address}"),
         pid: std::process::id(),

@@ -55,7 +55,12 @@ pub async fn serve(
         listener.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
     let policy = Policy::default();
     let mut platform = Platform::new(policy.clone());
-    platform.set_address(format!("http://{address}"));
+    let ports = http::listen_for_ports(address)
+        .await
+        .map_err(|source| ServerError::Start { doing: "listening for ports of workloads", source })?;
+    let ports_address =
+        ports.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
+    platform.set_address(format!("http://{ports_address}"));
     let shared = Arc::new(Shared {
         platform: RwLock::new(platform),
         seq: AtomicU64::new(start.last_seq),
@@ -86,7 +91,7 @@ pub async fn serve(
         sockets: http::Sockets::new(),
         stop: ask_stop,
     });
-    let serving = tokio::spawn(http::serve(listener, state, http_stopped));
+    let serving = tokio::spawn(http::serve(listener, ports, state, http_stopped));
     folder.write_server_file(&RunningServer {
         address: format!("http://{address}"),
         pid: std::process::id(),

@@ -3,11 +3,12 @@
 use crate::{
     auth::TaskTokens,
     controller::Message,
+    frameworks::{self, Gang, Started},
     platform::{self, Platform, Seen, TaskExit, TaskKey, TaskReport},
     samples::Measured,
 };
 use berth_agent::{Exit, Fact, Gpu, Granted, Host, Mount, RuntimeKind, TaskId, TaskSpec, Wanted};
-use berth_api::RuntimeName;
+use berth_api::{Framework, RuntimeName};
 use berth_types::{Span, WorkloadId};
 use std::{
     path::PathBuf,
@@ -38,6 +39,8 @@ pub(crate) struct Tasks {
     /// Where volumes are.
     pub(crate) volumes: PathBuf,
     pub(crate) tokens: TaskTokens,
+    /// This very program, which takes `mpirun` from one worker to another.
+    pub(crate) program: String,
     /// Where workloads report to.
     pub(crate) report_url: String,
     /// The GPUs of this machine, as they were at the start; none when nodes are declared.
@@ -122,6 +125,31 @@ impl Tasks {
         if let Some(token) = self.notebook_token(platform, key.workload) {
             environment.insert(NOTEBOOK_TOKEN.into(), token);
         }
+        let devices: Vec<Granted> = devices.collect();
+        let workers = record.tasks.len() as u32;
+        let limits = platform.engine().workload(key.workload).map(|workload| &workload.spec.tasks);
+        let (min, max) = limits.map_or((workers, workers), |tasks| (tasks.min(), tasks.max()));
+        let gang = Gang { rank: key.rank, min, max, now: workers, devices: devices.len() };
+        let Started { command, args } = match (request.completions, task.index) {
+            (Some(completions), Some(index)) => {
+                for name in ["BERTH_INDEX", "JOB_COMPLETION_INDEX"] {
+                    environment.insert(name.into(), index.to_string());
+                }
+                environment.insert("BERTH_COMPLETIONS".into(), completions.to_string());
+                frameworks::start(Framework::None, &gang, &request.command, &request.args)
+            }
+            // There is less left to do than there are workers.
+            (Some(_), None) => Started { command: vec!["true".into()], args: Vec::new() },
+            (None, _) => frameworks::start(request.framework, &gang, &request.command, &request.args),
+        };
+        if request.framework == Framework::Mpi {
+            environment.insert("BERTH_RSH".into(), format!("{} rsh", self.program));
+        }
+        environment.insert("BERTH_GANG".into(), record.gang_run.to_string());
+        if min != max {
+            environment.insert("BERTH_MIN_WORKERS".into(), min.to_string());
+            environment.insert("BERTH_MAX_WORKERS".into(), max.to_string());
+        }
         Some(TaskSpec {
             id: task_id(key),
             name: record.name.clone(),
@@ -131,8 +159,8 @@ impl Tasks {
             node: node.name.clone(),
             runtime: runtime(request.runtime),
             image: request.image.clone(),
-            command: request.command.clone(),
-            args: request.args.clone(),
+            command,
+            args,
             environment,
             working_dir: request.working_dir.as_ref().map(PathBuf::from),
             mounts: mounts.chain(volumes).collect(),
@@ -140,10 +168,13 @@ impl Tasks {
             ports: request.ports.clone(),
             cpu: task.place.cpu,
             memory: task.place.memory,
-            devices: devices.collect(),
-            workers: record.tasks.len() as u32,
+            devices,
+            // Completions do not know of each other.
+            workers: if request.completions.is_some() { 1 } else { workers },
             hosts: record.tasks.values().map(|task| name_of(task.place.node)).collect(),
             run_as: request.run_as.as_deref().and_then(platform::user_ids),
+            gang: record.gang_run,
+            pause: task.pause,
             terminal: request.tty,
             stdin: request.stdin || request.tty,
             progress_pattern: request.progress_pattern.clone(),

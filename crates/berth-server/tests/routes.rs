@@ -92,6 +92,7 @@ fn a_workload_may_speak_of_itself_only() {
         let expected = match path.as_str() {
             path if OPEN.contains(&path) => 200,
             path if OF_WORKLOADS.contains(&path) => 204,
+            "/api/v1/world" => 200,
             "/openapi.json" => 200,
             path if (method.as_str(), path) == SIGN_IN => 422,
             _ => 403,
@@ -101,6 +102,7 @@ fn a_workload_may_speak_of_itself_only() {
     for path in OF_WORKLOADS {
         assert_eq!(server.call("POST", path, "{}").status, 403, "a person is no workload: {path}");
     }
+    assert_eq!(server.call("GET", "/api/v1/world", "").status, 403, "a person is no workload");
 }
 
 #[test]
@@ -113,6 +115,7 @@ fn only_loopback_is_listened_on() {
         projects: Vec::new(),
         images: Default::default(),
         shim: None,
+        program: "berth".into(),
         quickstart: None,
         policy: Default::default(),
         store: Default::default(),

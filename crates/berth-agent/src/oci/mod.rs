@@ -151,7 +151,7 @@ pub(crate) fn inside(spec: &TaskSpec, context: &mut Context<'_>) -> Result<Insid
         check_mount(mount)?;
     }
     let folder = context.folder;
-    let gang = (spec.workers > 1).then(|| context.ports.of_gang(folder, spec.id)).transpose()?;
+    let gang = (spec.workers > 1).then(|| context.ports.of_gang(folder, spec)).transpose()?;
     // An engine's container may be running already, with the ports that it has.
     let ports = match spec.runtime {
         RuntimeKind::Docker => spec.ports.iter().map(|port| (*port, *port)).collect(),

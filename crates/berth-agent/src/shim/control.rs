@@ -58,6 +58,21 @@ impl Signals {
         child.set_nonblocking(true)?;
         Ok(Self { stop, child })
     }
+
+    /// Waits so long before the workload begins; whether it is to stop instead.
+    pub(super) fn stop_within(&self, pause_ms: u64) -> io::Result<bool> {
+        let until = boot_ms() + pause_ms;
+        while let left @ 1.. = until.saturating_sub(boot_ms()) {
+            let timeout =
+                Timespec { tv_sec: (left / 1000) as i64, tv_nsec: (left % 1000 * 1_000_000) as i64 };
+            match poll(&mut [PollFd::new(&self.stop, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
 }
 
 fn took(stream: &mut UnixStream) -> bool {

@@ -60,7 +60,7 @@ fn run(folder: &TaskFolder) -> io::Result<()> {
     folder.write_shim(Process::own()?).map_err(io::Error::other)?;
     let order = folder.order().ok_or_else(|| io::Error::other("there is no order"))?;
     let shells = shells::Shells::listen(folder.path());
-    let outcome = if folder.stop().is_some() {
+    let outcome = if folder.stop().is_some() || signals.stop_within(order.spec.pause.0)? {
         Outcome::Exit(Exit::Signal(rustix::process::Signal::TERM.as_raw()))
     } else {
         match start(folder, &order) {

@@ -88,6 +88,8 @@ pub fn spec(id: TaskId, command: &[&str]) -> TaskSpec {
         workers: 1,
         hosts: vec!["node-1".into()],
         run_as: None,
+        gang: 0,
+        pause: Span::ZERO,
         terminal: false,
         stdin: false,
         progress_pattern: None,

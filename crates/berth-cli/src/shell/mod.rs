@@ -72,6 +72,33 @@ pub(crate) struct AttachArgs {
     no_stdin: bool,
 }
 
+/// As `ssh` is called: a host and a command line, which are a worker and what to run in it.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RshArgs {
+    /// The worker, as worker-3
+    host: String,
+    /// What to run there; all words are one line of shell
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+/// Runs a command in another worker of the workload in which this runs, with the workload's own token.
+pub(crate) async fn rsh(arguments: &RshArgs) -> anyhow::Result<ExitCode> {
+    let variable = |name: &str| {
+        std::env::var(name)
+            .map_err(|_| Failure::misuse(format!("`rsh` runs inside of a workload: {name} is not set")))
+    };
+    let rank = arguments.host.strip_prefix("worker-").and_then(|rank| rank.parse().ok());
+    let rank = rank.ok_or_else(|| Failure::misuse(format!("{} is no worker", arguments.host)))?;
+    let url = variable("BERTH_REPORT_URL")?;
+    let address = url.strip_suffix("/api/v1").unwrap_or(&url).parse::<berth_client::Address>()?;
+    let endpoint = berth_client::Endpoint::new(address, &variable("BERTH_REPORT_TOKEN")?)?;
+    let session = Session::of_workload(berth_client::Client::new(endpoint, ""));
+    let place = Place { project: variable("BERTH_PROJECT")?, name: variable("BERTH_WORKLOAD")? };
+    let line = ["sh".to_owned(), "-c".to_owned(), arguments.command.join(" ")].into();
+    open(&session, &place, rank, What::Command(line), None).await
+}
+
 /// What is to be opened.
 enum What {
     Command(Vec<String>),

@@ -74,6 +74,24 @@ pub(crate) struct SubmitArgs {
     /// Workers that must start together; the others are elastic extras
     #[arg(long, help_heading = "Kind", value_name = "N")]
     pub(crate) min_workers: Option<u32>,
+    /// Who starts again when a worker fails: all of them, or it alone in its place
+    #[arg(long, help_heading = "Kind", value_parser = PossibleValuesParser::new(["gang", "worker"]))]
+    pub(crate) restart: Option<String>,
+    /// What starts the command on the workers
+    #[arg(long, help_heading = "Kind", value_parser = PossibleValuesParser::new(["none", "torchrun", "mpi"]))]
+    pub(crate) framework: Option<String>,
+    /// Run the command to a good end so many times, each with another BERTH_INDEX
+    #[arg(long, help_heading = "Kind", value_name = "N")]
+    pub(crate) completions: Option<u32>,
+    /// So many of these at once
+    #[arg(long, help_heading = "Kind", value_name = "N")]
+    pub(crate) parallelism: Option<u32>,
+    /// Processes of MPI, as `runai submit-mpi` counts them; one worker each
+    #[arg(long, hide = true, value_name = "N", conflicts_with = "workers")]
+    pub(crate) processes: Option<u32>,
+    /// Replicas of what serves; the same as --workers
+    #[arg(long, hide = true, value_name = "N", conflicts_with_all = ["workers", "processes"])]
+    pub(crate) replicas: Option<u32>,
     /// A number, or very-low, low, medium, medium-high, high, very-high, critical
     #[arg(long, help_heading = "Kind", value_parser = parse_priority, allow_hyphen_values = true)]
     pub(crate) priority: Option<PriorityName>,

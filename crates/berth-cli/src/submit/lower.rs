@@ -2,7 +2,7 @@
 
 use super::args::SubmitArgs;
 use crate::failure::Failure;
-use berth_api::{KindName, RuntimeName, ServiceType, WorkloadRequest};
+use berth_api::{Framework, KindName, Restart, RuntimeName, ServiceType, WorkloadRequest};
 use serde::de::{DeserializeOwned, value::StrDeserializer};
 
 pub(crate) fn lower(
@@ -43,12 +43,25 @@ pub(crate) fn lower(
 fn lower_kind(arguments: &SubmitArgs, request: &mut WorkloadRequest) {
     request.notebook |= arguments.jupyter;
     set(&mut request.workers, &arguments.workers);
+    set(&mut request.workers, &arguments.processes);
+    set(&mut request.workers, &arguments.replicas);
     set(&mut request.min_workers, &arguments.min_workers);
+    set(&mut request.completions, &arguments.completions);
+    set(&mut request.parallelism, &arguments.parallelism);
+    if let Some(name) = &arguments.restart {
+        request.restart = Some(known::<Restart>(name));
+    }
+    if let Some(name) = &arguments.framework {
+        request.framework = known::<Framework>(name);
+    }
     if arguments.interactive {
         request.kind = KindName::Interactive;
     } else if arguments.inference {
         request.kind = KindName::Inference;
-    } else if request.kind == KindName::Train && request.workers.is_some_and(|workers| workers > 1) {
+    } else if request.kind == KindName::Train
+        && request.workers.is_some_and(|workers| workers > 1)
+        && request.completions.is_none()
+    {
         request.kind = KindName::Distributed;
     }
     if arguments.preemptible {

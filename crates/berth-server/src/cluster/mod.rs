@@ -333,6 +333,8 @@ fn record(known: ClusterWorkload) -> Record {
         failures: known.failures,
         preemptions: known.preemptions,
         evictions: Default::default(),
+        gang_run: 0,
+        done: BTreeSet::new(),
         tasks: tasks.collect(),
         parked,
         stop: known.ends.then_some(Stop::Deleted),

@@ -34,20 +34,46 @@ use axum::{
     routing::{get, post},
 };
 use berth_api::{Code, Problem};
+use std::future::IntoFuture;
 use tokio::{net::TcpListener, sync::oneshot};
 
-/// Serves until it is told to stop.
-pub(crate) async fn serve(listener: TcpListener, state: AppState, stop: oneshot::Receiver<()>) {
-    let app = router(state.clone());
+/// Serves until it is told to stop: the API and the dashboard at one address, and ports of workloads at another. What a
+/// workload shows may hold scripts, and a script may read what pages of its own address keep, such as who is signed in.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    ports: TcpListener,
+    state: AppState,
+    stop: oneshot::Receiver<()>,
+) {
+    let (app, workloads) = (router(state.clone()), ports_router(state.clone()));
+    let closed = state.clone();
     let stopped = async move {
         // It ends also when nobody can tell it any more.
         let _ = stop.await;
         state.feed.close();
     };
-    let served = axum::serve(listener, app).with_graceful_shutdown(stopped);
-    if let Err(error) = served.await {
+    let served = axum::serve(listener, app).with_graceful_shutdown(stopped).into_future();
+    let ports =
+        axum::serve(ports, workloads).with_graceful_shutdown(async move { closed.feed.closed().await });
+    if let (Err(error), _) | (_, Err(error)) = tokio::join!(served, ports.into_future()) {
         tracing::error!(%error, "the API stopped");
     }
+}
+
+/// Where ports of workloads are reached: beside an address, so that it is found again, or wherever there is room.
+pub(crate) async fn listen_for_ports(beside: std::net::SocketAddr) -> std::io::Result<TcpListener> {
+    let next = std::net::SocketAddr::new(beside.ip(), beside.port().checked_add(1).unwrap_or(0));
+    match TcpListener::bind(next).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => TcpListener::bind((beside.ip(), 0)).await,
+    }
+}
+
+fn ports_router(state: AppState) -> Router {
+    Router::new()
+        .fallback(proxy::serve)
+        .layer(middleware::from_fn_with_state(state.clone(), authenticate_visitor))
+        .with_state(state)
 }
 
 fn router(state: AppState) -> Router {
@@ -76,7 +102,6 @@ fn router(state: AppState) -> Router {
         .route("/workloads/{project}/{name}/resume", post(workloads::resume))
         .route("/workloads/{project}/{name}/why", get(workloads::why))
         .route("/workloads/{project}/{name}/logs", get(logs::read))
-        .route("/workloads/{project}/{name}/exec", get(shell::exec))
         .route("/workloads/{project}/{name}/attach", get(shell::attach))
         .route("/workloads/{project}/{name}/connect", get(shell::connect))
         .route("/workloads/{project}/{name}/link", post(proxy::link))
@@ -92,6 +117,9 @@ fn router(state: AppState) -> Router {
         .layer(middleware::from_fn(people_only))
         .route("/report", post(workloads::report))
         .route("/checkpoint", post(workloads::checkpoint))
+        .route("/world", get(workloads::world))
+        // A worker may reach the others of its own workload.
+        .route("/workloads/{project}/{name}/exec", get(shell::exec))
         .fallback(no_such_route);
     Router::new()
         .nest("/api/v1", api)
@@ -120,30 +148,44 @@ async fn wrong_method(request: Request) -> ApiError {
     ApiError(Problem::new(Code::MethodNotAllowed, text))
 }
 
-/// Lets nobody in without a token, or the session of a page; to a port of a workload, also who came by a link that was made for it.
-async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+/// Lets nobody in without a token, or the session of a page.
+async fn authenticate(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let token =
-        text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
-    let person = match token {
-        Some(token) => state.door.identify(token, text_of(headers, berth_api::USER_HEADER)),
-        None => cookie::session(&state, headers).map(|(user, _)| Identity::Person { user }),
-    };
-    let identity = match person {
+    let person = person(&state, headers);
+    let page = || cookie::session(&state, headers).map(|(user, _)| Identity::Person { user });
+    enter(person.or_else(page), request, next).await
+}
+
+/// Lets nobody near a workload's port without a token, or the link that was made for it.
+async fn authenticate_visitor(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let identity = match person(&state, request.headers()) {
         Some(person) => Some(person),
-        None if request.uri().path().starts_with("/api/") => None,
         None => match visitor(&state, &request) {
             Ok(visitor) => visitor,
             Err(response) => return *response,
         },
     };
+    enter(identity, request, next).await
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "))
+}
+
+fn person(state: &AppState, headers: &HeaderMap) -> Option<Identity> {
+    state.door.identify(bearer(headers)?, text_of(headers, berth_api::USER_HEADER))
+}
+
+async fn enter(identity: Option<Identity>, mut request: Request, next: Next) -> Response {
     match identity {
         Some(identity) => {
             request.extensions_mut().insert(identity);
             next.run(request).await
         }
         None => {
-            let detail = if token.is_some() { "the token is not known here" } else { "a token is needed" };
+            let headers = request.headers();
+            let has_token = bearer(headers).is_some();
+            let detail = if has_token { "the token is not known here" } else { "a token is needed" };
             let problem = Problem::new(Code::Unauthenticated, detail).hint(
                 "the token is in the file `token` of the server's folder; set BERTH_TOKEN to it. For a browser, `berth url NAME` \
                  prints a link that is good once",

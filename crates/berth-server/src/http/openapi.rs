@@ -47,6 +47,7 @@ use utoipa::{
         super::workloads::why,
         super::workloads::report,
         super::workloads::checkpoint,
+        super::workloads::world,
         super::logs::read,
         super::shell::exec,
         super::shell::attach,

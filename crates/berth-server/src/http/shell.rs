@@ -7,10 +7,12 @@ use super::{
     workloads::{Found, find},
 };
 use crate::{
+    auth::Identity,
     beside::{Duplex, Shell, ShellInput, ShellOutput},
     platform::{Platform, Stop},
 };
 use axum::{
+    Extension,
     body::Bytes,
     extract::{
         Path, State, WebSocketUpgrade,
@@ -45,10 +47,19 @@ const VARIABLES_MAX: usize = 100;
     responses((status = 101, description = "a WebSocket"), (status = "4XX", body = Problem)))]
 pub(crate) async fn exec(
     State(state): State<AppState>,
+    Extension(identity): Extension<Identity>,
     Path((project, name)): Path<(String, String)>,
     Query(query): Query<ShellQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
+    let is_allowed = match identity {
+        Identity::Person { .. } => true,
+        Identity::Workload(own) => state.shared.read().find(&project, &name) == Some(own),
+        Identity::Visitor { .. } => false,
+    };
+    if !is_allowed {
+        return Err(ApiError(Problem::new(Code::Forbidden, "a workload may only enter its own workers")));
+    }
     open(state, project, name, query, upgrade, What::Command).await
 }
 

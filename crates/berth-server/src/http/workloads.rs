@@ -17,7 +17,7 @@ use axum::{
 };
 use berth_api::{
     Code, Preview, Problem, ReportRequest, Status, Submitted, Timestamp, Why, Workload, WorkloadList,
-    WorkloadQuery, WorkloadRequest,
+    WorkloadQuery, WorkloadRequest, World, WorldQuery,
 };
 use berth_store::{FinishedCursor, FinishedFilter, FinishedWorkload, Store, StoreError};
 use berth_types::{Span, Time, WorkloadId};
@@ -26,6 +26,8 @@ use std::sync::Arc;
 
 /// Rows of a page unless it is said how many.
 const PAGE_USUAL: usize = 500;
+/// Whoever asks for a change of its world is answered after this long in any case.
+const WORLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 /// Named values in one report.
 const METRICS_MAX: usize = 100;
 
@@ -521,6 +523,39 @@ pub(crate) async fn checkpoint(
     };
     state.command(None, command).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Which workers are there, for one of them; waits while they are those it knows, so that it hears of who joins or leaves
+#[utoipa::path(get, path = "/api/v1/world", tag = "reports", params(WorldQuery),
+    responses((status = 200, body = World), (status = "4XX", body = Problem)))]
+pub(crate) async fn world(
+    State(state): State<AppState>,
+    Extension(identity): Extension<Identity>,
+    Query(query): Query<WorldQuery>,
+) -> Result<Response, ApiError> {
+    let workload = itself(&identity)?;
+    let mut bell = state.feed.bell();
+    let changed = async {
+        loop {
+            bell.mark_unchanged();
+            let (world, _) = state.read(|platform| platform.world(workload)).await;
+            let world = world.ok_or_else(|| Problem::new(Code::NotFound, "it is over"))?;
+            if query.unlike.as_ref() != Some(&world.known_as()) || bell.changed().await.is_err() {
+                return Ok::<_, Problem>(world);
+            }
+        }
+    };
+    let world = tokio::select! {
+        world = changed => world?,
+        () = tokio::time::sleep(WORLD_WITHIN) => {
+            let (world, _) = state.read(|platform| platform.world(workload)).await;
+            world.ok_or_else(|| Problem::new(Code::NotFound, "it is over"))?
+        }
+        () = state.feed.closed() => {
+            return Err(ApiError(Problem::new(Code::ReadOnly, "the server is stopping")));
+        }
+    };
+    Ok(Answer(world).into_response())
 }
 
 fn itself(identity: &Identity) -> Result<WorkloadId, Problem> {

@@ -133,6 +133,9 @@ impl Platform {
             TaskExit::Lost => TaskOutcome::Lost,
             TaskExit::Code(_) | TaskExit::Signal(_) | TaskExit::Refused(_) => TaskOutcome::Failed,
         };
+        if self.starts_again(task, exit) {
+            return Ok(());
+        }
         let (workload, rank) = (task.workload, task.rank);
         // The engine tells one that leaves from one that ended by itself. Whoever was told to stop and exits has stopped,
         // whatever its code: one that had done its work finds that out when it is started again.
@@ -201,7 +204,7 @@ impl Platform {
 }
 
 impl super::Record {
-    fn on_exit(&mut self, rank: u32, exit: &TaskExit) {
+    pub(super) fn on_exit(&mut self, rank: u32, exit: &TaskExit) {
         (self.exit_code, self.signal) = match exit {
             TaskExit::Code(code) => (Some(*code), None),
             TaskExit::Signal(signal) => (None, Some(*signal)),

@@ -9,6 +9,7 @@
 //! The same [`Platform::apply`] runs live and when the log is read again, so that a restart arrives where it was.
 
 mod addresses;
+mod again;
 mod event;
 mod facts;
 mod limits;
@@ -300,8 +301,11 @@ impl Platform {
                 record.message = None;
                 record.warned.clear();
                 let run = record.runs;
+                record.gang_run = run;
                 for place in places {
-                    record.tasks.insert(place.rank, TaskRecord::ordered(run, place.clone(), false));
+                    let mut task = TaskRecord::ordered(run, place.clone(), false);
+                    task.index = record.free_index();
+                    record.tasks.insert(place.rank, task);
                     self.news.orders.start.push(TaskKey { workload: id, run, rank: place.rank });
                 }
             }

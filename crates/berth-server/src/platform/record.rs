@@ -50,11 +50,31 @@ pub(crate) struct TaskRecord {
     pub(crate) pid: Option<u32>,
     /// Ports asked for, and those it really has.
     pub(crate) ports: Vec<(u16, u16)>,
+    /// Which completion it works at, of a workload that has many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<u32>,
+    /// How often it was started again in its place.
+    #[serde(default)]
+    pub(crate) restarts: u32,
+    /// How long it waits before it begins.
+    #[serde(default)]
+    pub(crate) pause: Span,
 }
 
 impl TaskRecord {
     pub(crate) fn ordered(run: u32, place: Place, extra: bool) -> Self {
-        Self { run, place, extra, stopping: false, started: None, pid: None, ports: Vec::new() }
+        Self {
+            run,
+            place,
+            extra,
+            stopping: false,
+            started: None,
+            pid: None,
+            ports: Vec::new(),
+            index: None,
+            restarts: 0,
+            pause: Span::ZERO,
+        }
     }
 }
 
@@ -105,6 +125,12 @@ pub(crate) struct Record {
     pub(crate) failures: u32,
     pub(crate) preemptions: u32,
     pub(crate) evictions: VecDeque<EvictionRecord>,
+    /// The start of its present gang; those who join it later have another run, and meet where the gang did.
+    #[serde(default)]
+    pub(crate) gang_run: u32,
+    /// Completions that are done.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) done: BTreeSet<u32>,
     /// Its tasks by rank.
     pub(crate) tasks: BTreeMap<u32, TaskRecord>,
     pub(crate) parked: Option<(Parked, Box<Workload>)>,
@@ -133,6 +159,8 @@ impl Record {
             failures: 0,
             preemptions: 0,
             evictions: VecDeque::new(),
+            gang_run: 0,
+            done: BTreeSet::new(),
             tasks: BTreeMap::new(),
             parked: None,
             stop: None,

@@ -2,7 +2,7 @@
 
 use super::{Happened, Platform, record::Stop};
 use crate::names;
-use berth_api::{Code, KindName, PriorityName, Problem, WorkloadRequest};
+use berth_api::{Code, Framework, KindName, PriorityName, Problem, Restart, WorkloadRequest};
 use berth_types::{
     Bytes, Cpu, GpuRequest, Gpus, Kind, Name, ProjectId, Request, Selector, Share, Span, Spread, Tasks, Time,
     Topology, TopologyLevel, Workload, WorkloadId, WorkloadSpec, default_pool,
@@ -25,6 +25,8 @@ pub(crate) const HOST_IMAGE: &str = "bash";
 const SECS_MAX: u64 = 100 * 365 * 86_400;
 /// Words of a command, variables, mounts and so on in one request.
 const ITEMS_MAX: usize = 1_000;
+/// Completions of one workload.
+const COMPLETIONS_MAX: u32 = 10_000;
 /// The longest text in a request.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
@@ -108,6 +110,7 @@ impl Platform {
             request.image = HOST_IMAGE.into();
         }
         check_sizes(&request)?;
+        check_workers(&mut request)?;
         let project_id = self.known_project(&request.project)?;
         self.check_node_rights(project_id, &request)?;
         let id = WorkloadId(self.next_id());
@@ -115,7 +118,7 @@ impl Platform {
         let mut warnings = Vec::new();
 
         let kind = match (request.kind, request.workers.unwrap_or(1)) {
-            (KindName::Train, 2..) => KindName::Distributed,
+            (KindName::Train, 2..) if request.completions.is_none() => KindName::Distributed,
             (kind, _) => kind,
         };
         let engine_kind = match kind {
@@ -153,7 +156,12 @@ impl Platform {
                 return Err(Problem::invalid("node_pool", problem).hint("`berth node list` shows the pools"));
             }
         };
-        let backoff = if engine_kind == Kind::Interactive { 0 } else { BACKOFF_LIMIT };
+        let backoff = match engine_kind {
+            Kind::Interactive => 0,
+            // A service is up until somebody ends it.
+            Kind::Inference => u32::MAX,
+            _ => BACKOFF_LIMIT,
+        };
         let backoff = request.backoff_limit.unwrap_or(backoff);
         let grace = secs("grace_secs", request.grace_secs.unwrap_or(GRACE_SECS))?;
         let max_run = request.max_run_secs.map(|max| secs("max_run_secs", max)).transpose()?;
@@ -294,6 +302,53 @@ impl Platform {
         }
         Ok(())
     }
+}
+
+/// What belongs together among workers, completions and how they are started again.
+fn check_workers(request: &mut WorkloadRequest) -> Result<(), Problem> {
+    match (request.completions, request.parallelism) {
+        (None, Some(_)) => {
+            return Err(Problem::invalid(
+                "parallelism",
+                "parallelism is of completions, and none are asked for",
+            )
+            .hint("say how many with --completions"));
+        }
+        (Some(0), _) => return Err(Problem::invalid("completions", "0 completions are done already")),
+        (Some(completions), _) if completions > COMPLETIONS_MAX => {
+            let text = format!("{completions} are too many; at most {COMPLETIONS_MAX} are accepted");
+            return Err(Problem::invalid("completions", text));
+        }
+        (Some(_), Some(0)) => return Err(Problem::invalid("parallelism", "nobody would do the work")),
+        (Some(completions), parallelism) => {
+            let parallelism = parallelism.unwrap_or(1).min(completions);
+            if matches!(request.kind, KindName::Interactive | KindName::Inference) {
+                let text = "work that a person waits for, or that serves, has no completions";
+                return Err(Problem::invalid("completions", text));
+            }
+            if request.workers.is_some_and(|workers| workers != parallelism) {
+                let text = "completions are worked at by as many workers as --parallelism says";
+                return Err(Problem::invalid("workers", text));
+            }
+            request.workers = Some(parallelism);
+            request.parallelism = Some(parallelism);
+            request.restart = Some(Restart::Worker);
+        }
+        (None, None) => {}
+    }
+    if request.kind == KindName::Inference {
+        request.restart.get_or_insert(Restart::Worker);
+    }
+    if request.framework != Framework::None {
+        if request.completions.is_some() {
+            return Err(Problem::invalid("framework", "completions do not know of each other"));
+        }
+        if request.command.is_empty() {
+            return Err(Problem::invalid("framework", "a framework starts a command, and none is named")
+                .hint("write it after `--`"));
+        }
+    }
+    Ok(())
 }
 
 /// What a notebook is, where the request does not say otherwise.

@@ -58,7 +58,8 @@ impl Platform {
             failures: record.failures,
             preemptions: record.preemptions,
             evictions: record.evictions.iter().map(eviction).collect(),
-            progress: record.progress.as_ref().map(|report| progress(report, record.run_started)),
+            progress: completions(record)
+                .or_else(|| record.progress.as_ref().map(|report| progress(report, record.run_started))),
             checkpoint_at: workload.checkpoint.map(Into::into),
             idle_since: workload.idle_since.map(Into::into),
             urls: self.urls(record),
@@ -392,6 +393,18 @@ fn progress(report: &TaskReport, started: Option<Time>) -> ProgressView {
         utilisation: report.utilisation,
         at: Some(report.at.into()),
     }
+}
+
+/// How many of its completions are done, of a workload that has them.
+fn completions(record: &Record) -> Option<ProgressView> {
+    let all = record.request.completions?;
+    let done = record.done.len() as u64;
+    Some(ProgressView {
+        percent: Some((done * 100 / u64::from(all.max(1))) as u8),
+        step: Some(done),
+        steps: Some(u64::from(all)),
+        ..ProgressView::default()
+    })
 }
 
 /// A workload that is over, as it is kept.

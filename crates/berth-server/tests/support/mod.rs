@@ -57,6 +57,7 @@ impl Server {
             images: Default::default(),
             // Nothing of these tests runs a task that lives.
             shim: Some(vec!["/bin/false".into()]),
+            program: "berth".into(),
             quickstart: Some(vec!["/bin/false".into()]),
             policy: Default::default(),
             store: Default::default(),
