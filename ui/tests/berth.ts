@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { test as base, expect, type Page } from '@playwright/test';
 
-const cache = process.env.BERTH_CACHE ?? join(homedir(), '.cache/berth');
-const BERTH =
+export const cache = process.env.BERTH_CACHE ?? join(homedir(), '.cache/berth');
+export const BERTH =
   process.env.BERTH_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(cache, 'target'), 'debug/berth');
 
 export class Berth {

@@ -45,6 +45,7 @@ pub(crate) fn of(platform: &Platform, measured: &[Measured]) -> Vec<Sample> {
         reports.take(workload, platform);
     }
     let mut all_known: Vec<u64> = Vec::new();
+    let (mut held, mut held_known) = (0usize, 0usize);
     for (id, node) in engine.nodes() {
         add("gpus".into(), node.devices.len() as u64 * MILLION);
         let of_device = |device: usize| match measured.get(device) {
@@ -57,11 +58,17 @@ pub(crate) fn of(platform: &Platform, measured: &[Measured]) -> Vec<Sample> {
             add(format!("gpu_utilisation/{}", node.name), mean);
         }
         all_known.extend(known);
+        for device in 0..node.devices.len() {
+            let is_held = reports.is_held(*id, device);
+            held += usize::from(is_held);
+            held_known += usize::from(is_held && of_device(device).is_some());
+        }
         for (device, measured) in measured.iter().enumerate().take(node.devices.len()) {
             add(format!("gpu_memory_used/{}/{device}", node.name), measured.memory_used.0);
         }
     }
-    if !all_known.is_empty() {
+    // What nobody has is not busy; if nobody who has some tells, that is no number to go by.
+    if !all_known.is_empty() && (held == 0 || held_known > 0) {
         add("gpu_utilisation".into(), all_known.iter().sum::<u64>() / all_known.len() as u64);
     }
     add("workloads_running".into(), running * MILLION);
@@ -95,6 +102,10 @@ impl Reports {
                 *busy = busy.zip(part).map(|(busy, part)| (busy + part).min(100 * MILLION));
             }
         }
+    }
+
+    fn is_held(&self, node: NodeId, device: usize) -> bool {
+        self.busy.contains_key(&(node, device as u8))
     }
 
     /// A device that nobody has is not busy.

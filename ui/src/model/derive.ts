@@ -1,5 +1,5 @@
 // Numbers that follow from the list of workloads. Each is worked out once per list.
-import type { Workload } from '../api/types.ts';
+import type { Node, Samples, Workload } from '../api/types.ts';
 import { isFinal, isPlaced, isWaiting } from './status.ts';
 
 /** A share of a device, and who has it. */
@@ -110,15 +110,25 @@ export function sum(a: number, b: number) {
   return Math.round((a + b) * 1e6) / 1e6;
 }
 
-/** How busy what runs on a node says it is, in percent; null when nobody says. */
-export function utilisation(holdings: Iterable<Holding>): number | null {
+/** How busy the GPUs of a node are, in percent: as they say themselves, or else whoever is on them; null when nobody says. */
+export function busyOf(
+  node: Node,
+  on: ReadonlyMap<number, Holding[]> | undefined,
+  samples: Samples | null,
+): number | null {
+  const noted = samples?.values[`gpu_utilisation/${node.name}`];
+  if (noted !== undefined && node.devices.some(device => device.usage?.source === 'nvml')) return noted / 1e6;
   let busy = 0;
   let known = 0;
-  for (const { workload, share } of holdings) {
+  let held = 0;
+  for (const { workload, share } of [...(on?.values() ?? [])].flat()) {
+    held += share;
     const told = workload.progress?.utilisation;
     if (told == null) continue;
     busy += told * share;
     known += share;
   }
-  return known === 0 ? null : busy / known;
+  if (held === 0) return 0;
+  // Of what is held and told; what is free is not busy.
+  return known === 0 ? null : (busy / known) * (held / node.devices.length);
 }

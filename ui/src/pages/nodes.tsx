@@ -3,7 +3,7 @@ import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useStat
 import { call } from '../api/client.ts';
 import type { Node } from '../api/types.ts';
 import { csv, save } from '../model/csv.ts';
-import { allocatedOn, type Holding, holdings, utilisation } from '../model/derive.ts';
+import { allocatedOn, busyOf, type Holding, holdings } from '../model/derive.ts';
 import { bytes, gpus, plural } from '../model/format.ts';
 import { refresh } from '../model/live.ts';
 import { may } from '../model/may.ts';
@@ -166,8 +166,7 @@ function Cards({
 }
 
 const NodeCard = memo(function NodeCard({ node, on }: { node: Node; on: OnNode }) {
-  const told = useKnown(known => known.samples?.values[`gpu_utilisation/${node.name}`]);
-  const busy = told === undefined ? utilisation([...(on?.values() ?? [])].flat()) : told / 1e6;
+  const busy = useKnown(known => busyOf(node, on, known.samples));
   return (
     <article className="panel node-card" aria-label={node.name}>
       <header>

@@ -1,12 +1,12 @@
 // The cluster at a glance. Every number leads to what it is made of.
 import { useMemo } from 'react';
 import type { Workload } from '../api/types.ts';
-import { allocatedOn, byProject, holdings, pending, running, totals, utilisation } from '../model/derive.ts';
+import { allocatedOn, busyOf, byProject, holdings, pending, running, totals } from '../model/derive.ts';
 import { gpus, percent, plural } from '../model/format.ts';
 import { useKnown } from '../model/store.ts';
 import { DeviceStrip } from '../parts/devices.tsx';
 import { QuotaBar } from '../parts/quota.tsx';
-import { Copyable, Empty, Link, Meter, ProjectName } from '../parts/small.tsx';
+import { Ago, Copyable, Empty, Link, Meter, ProjectName } from '../parts/small.tsx';
 import { Table } from '../parts/table.tsx';
 import { PENDING_COLUMNS, RUNNING_COLUMNS } from './workload-columns.tsx';
 
@@ -30,7 +30,10 @@ export function Overview() {
       <Tiles />
       <div className="columns">
         <Shares />
-        <NodesAtAGlance />
+        <div className="stack">
+          <NodesAtAGlance />
+          <Latest />
+        </div>
       </div>
       <Running />
       <Pending />
@@ -196,8 +199,7 @@ function NodesAtAGlance() {
       <div className="node-rows">
         {nodes.slice(0, ROWS).map(node => {
           const here = on.get(node.name);
-          const told = samples?.values[`gpu_utilisation/${node.name}`];
-          const busy = told === undefined ? utilisation([...(here?.values() ?? [])].flat()) : told / 1e6;
+          const busy = busyOf(node, here, samples);
           return (
             <div className="node-row" key={node.name}>
               <Link to={`/nodes/${encodeURIComponent(node.name)}`}>{node.name}</Link>
@@ -210,6 +212,57 @@ function NodesAtAGlance() {
           );
         })}
       </div>
+    </section>
+  );
+}
+
+/** What somebody who comes by wants to know; steps on the way are in the events of each workload. */
+const TOLD = new Set([
+  'submitted',
+  'started',
+  'evicted',
+  'moved',
+  'ended',
+  'stopped',
+  'resumed',
+  'warned',
+  'reserved',
+  'node',
+  'node-removed',
+]);
+const LATEST = 3;
+
+function Latest() {
+  const events = useKnown(known => known.events);
+  const shown = useMemo(
+    () =>
+      events
+        .filter(event => TOLD.has(event.kind))
+        .slice(-LATEST)
+        .reverse(),
+    [events],
+  );
+  if (shown.length === 0) return null;
+  return (
+    <section className="panel" aria-labelledby="latest">
+      <div className="panel-head">
+        <h2 id="latest">Latest</h2>
+        <span className="room" />
+        <Link to="/settings">All that happened</Link>
+      </div>
+      <ul className="latest">
+        {shown.map(event => (
+          <li key={event.seq} title={event.message}>
+            <Ago at={event.at} />
+            {event.workload_id == null ? (
+              <b>{event.node ?? event.project}</b>
+            ) : (
+              <Link to={`/workloads/${event.workload_id}`}>{event.workload}</Link>
+            )}
+            <span className={event.level === 'warning' ? 'warning' : 'dim'}>{event.message}</span>
+          </li>
+        ))}
+      </ul>
     </section>
   );
 }

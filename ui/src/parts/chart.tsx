@@ -16,6 +16,8 @@ const BOTTOM = 20;
 const TOP = 8;
 /** Longer without a point is a gap. */
 const GAP_MS = 15 * 60_000;
+/** What is this old still holds. */
+const STILL_MS = 30_000;
 
 export function Chart(props: {
   label: string;
@@ -248,6 +250,9 @@ function stack(lines: Line[], from: number, to: number) {
   const times = [...new Set(lines.flatMap(line => within(line.points, from, to).map(([time]) => time)))].sort(
     (a, b) => a - b,
   );
+  const last = times.at(-1);
+  // What was noted last holds until now.
+  if (last !== undefined && to - last < STILL_MS && to > last) times.push(to);
   let base: Point[] = times.map(time => [time, 0]);
   return lines.map(line => {
     const points = base.map(([time, below]): Point => [time, below + (valueAt(line.points, time) ?? 0)]);
@@ -267,7 +272,7 @@ function path(points: Point[], x: Scale, y: Scale, to: number): string {
     else text += `H${x(time)}V${y(value)}`;
   });
   const last = points.at(-1);
-  if (last && to - last[0] < 30_000) text += `H${x(to)}`;
+  if (last && to - last[0] < STILL_MS) text += `H${x(to)}`;
   return text;
 }
 
