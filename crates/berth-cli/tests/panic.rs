@@ -42,6 +42,7 @@ fn serves_when_the_other_test_asks_for_it() {
         images: Default::default(),
         shim: berth("shim"),
         quickstart: berth("quickstart"),
+        program: env!("CARGO_BIN_EXE_berth").into(),
         policy: Default::default(),
         store: Default::default(),
         user: "ada".into(),

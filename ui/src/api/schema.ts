@@ -559,6 +559,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/world": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Which workers are there, for one of them; waits while they are those it knows, so that it hears of who joins or leaves */
+        get: operations["reports_world"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -842,6 +859,11 @@ export interface components {
             /** @description For whom, as `project/name`. */
             winner?: string | null;
         };
+        /**
+         * @description What starts the command on each worker.
+         * @enum {string}
+         */
+        Framework: "none" | "torchrun" | "mpi";
         /**
          * Format: double
          * @description GPUs: `2`, or `0.5` of one.
@@ -1227,6 +1249,11 @@ export interface components {
         } & {
             [key: string]: string;
         };
+        /**
+         * @description Who starts again when a worker fails.
+         * @enum {string}
+         */
+        Restart: "gang" | "worker";
         /** @description A workload on a device. */
         RunningOn: {
             /** @description Its share. */
@@ -1565,6 +1592,12 @@ export interface components {
              * @default null
              */
             command_line?: string | null;
+            /**
+             * Format: int32
+             * @description How often the command is to be run to a good end, each time with another BERTH_INDEX.
+             * @default null
+             */
+            completions?: number | null;
             /** @default null */
             cpu?: components["schemas"]["CoresAmount"] | null;
             /**
@@ -1574,6 +1607,11 @@ export interface components {
             environment?: {
                 [key: string]: string;
             };
+            /**
+             * @description What starts the command on each worker.
+             * @default none
+             */
+            framework?: components["schemas"]["Framework"];
             /**
              * Format: int32
              * @description Devices over which a fraction, or an amount of memory, is taken: so much of each.
@@ -1667,6 +1705,12 @@ export interface components {
              */
             notebook?: boolean;
             /**
+             * Format: int32
+             * @description How many of these are worked at together; 1 when absent.
+             * @default null
+             */
+            parallelism?: number | null;
+            /**
              * @description Ports the workload listens on.
              * @default []
              */
@@ -1694,6 +1738,8 @@ export interface components {
              * @default
              */
             project?: string;
+            /** @default null */
+            restart?: components["schemas"]["Restart"] | null;
             /**
              * @description Who it runs as on the machine, as `NAME`, `NAME:GROUP` or `UID:GID`; who runs the server, when absent. Shown as numbers.
              * @default null
@@ -1747,6 +1793,26 @@ export interface components {
              * @default null
              */
             working_dir?: string | null;
+        };
+        /** @description The workers of a workload that are there. */
+        World: {
+            /**
+             * Format: int32
+             * @description How many may be there.
+             */
+            max: number;
+            /**
+             * Format: int32
+             * @description How many must be there.
+             */
+            min: number;
+            /** @description Which. */
+            ranks: number[];
+            /**
+             * Format: int32
+             * @description How many.
+             */
+            size: number;
         };
     };
     responses: never;
@@ -3082,6 +3148,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Why"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reports_world: {
+        parameters: {
+            query?: {
+                /** @description Ranks that are known, as `0,1,2`: an answer comes when there are others, or after half a minute. */
+                unlike?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["World"];
                 };
             };
             "4XX": {
