@@ -2,8 +2,8 @@
 
 use crate::progress;
 use berth_api::{
-    CoresAmount, Ended, GpuAmount, KindName, MemoryAmount, MountRequest, PriorityName, ServiceType, Status,
-    VolumeMount, WorkloadRequest,
+    CoresAmount, Ended, Eviction, GpuAmount, KindName, MemoryAmount, MountRequest, PriorityName, ServiceType,
+    Status, VolumeMount, WorkloadRequest,
 };
 use berth_kube::{
     api::{self, WorkloadPhase},
@@ -86,6 +86,7 @@ fn unfinished(
         runs: number(status.runs),
         failures: number(status.failures),
         preemptions: number(status.evictions),
+        last_eviction: eviction(status),
         tasks: known.map(|known| tasks(known, &reading.pods(id), started)).unwrap_or_default(),
         ends: workload.metadata.deletion_timestamp.is_some(),
         message: refusal.or_else(|| status.message.clone()),
@@ -158,13 +159,24 @@ fn over(
         runs: number(status.runs),
         failures: number(status.failures),
         preemptions: number(status.evictions),
-        evictions: Vec::new(),
+        evictions: eviction(status).into_iter().collect(),
         progress: status.progress.as_ref().map(progress::shown),
         checkpoint_at: status.checkpoint_at.as_ref().map(|at| convert::time(at).into()),
         idle_since: None,
         urls: status.urls.clone(),
         request: request(workload, project),
     }
+}
+
+/// When and why it was last stopped for others.
+fn eviction(status: &api::WorkloadStatus) -> Option<Eviction> {
+    let why = status.last_eviction.clone()?;
+    Some(Eviction {
+        at: convert::time(status.evicted_at.as_ref()?).into(),
+        rule: why.rule,
+        winner: why.winner,
+        lost_gpu_secs: u64::try_from(why.lost_gpu_seconds).unwrap_or(0),
+    })
 }
 
 fn queued_at(workload: &api::Workload, status: &api::WorkloadStatus) -> Time {

@@ -19,7 +19,7 @@ pub use owners::{
     Department, DepartmentSpec, Entitlement, Member, MemberKind, OwnerStatus, Project, ProjectSpec,
 };
 pub use pool::{NodePool, NodePoolSpec, NodePoolStatus, PoolSelector};
-pub use status::{Progress, WorkloadPhase, WorkloadStatus};
+pub use status::{LastEviction, Progress, WorkloadPhase, WorkloadStatus};
 pub use workload::{ServiceType, TopologySpec, VolumeSpec, Workload, WorkloadKind, WorkloadSpec};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

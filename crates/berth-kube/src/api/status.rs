@@ -83,6 +83,9 @@ pub struct WorkloadStatus {
     /// When it was last evicted, moved or shrunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evicted_at: Option<MicroTime>,
+    /// Why it was last stopped for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_eviction: Option<LastEviction>,
     /// How often it was stopped for others.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
@@ -123,6 +126,29 @@ pub struct WorkloadStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// Why a workload was stopped for others.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastEviction {
+    /// The rule: `quota-reclaim`, `share-reclaim`, `preemption` or `passing`.
+    pub rule: String,
+    /// For whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub winner: Option<String>,
+    /// Work that was lost, in GPU-seconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lost_gpu_seconds: i64,
+}
+
+impl std::fmt::Display for LastEviction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.winner {
+            Some(winner) => write!(f, "stopped for {winner} ({}); it resumes by itself", self.rule),
+            None => write!(f, "stopped ({}); it resumes by itself", self.rule),
+        }
+    }
 }
 
 /// How far a workload is, as it says itself.

@@ -393,14 +393,14 @@ impl World {
             Action::Start { places, .. } => self.order_start(id, places, false),
             Action::Grow { places, .. } => self.order_start(id, places, true),
             Action::Hold { places, .. } | Action::Move { places, .. } => self.note_tenant(id, places),
-            Action::Evict { winner, rule, .. } => self.on_evicted(id, Some(*winner), *rule),
+            Action::Evict { winner, rule, lost, .. } => self.on_evicted(id, Some(*winner), *rule, *lost),
             Action::Shrink { .. }
             | Action::Stop { .. }
             | Action::Reserve { .. }
             | Action::Unreserve { .. } => {}
         }
-        if let Action::Move { winner: Some(winner), .. } = action {
-            self.on_evicted(id, Some(*winner), berth_types::EvictRule::Preemption);
+        if let Action::Move { winner: Some(winner), lost, .. } = action {
+            self.on_evicted(id, Some(*winner), berth_types::EvictRule::Preemption, *lost);
         }
     }
 }

@@ -493,7 +493,13 @@ impl World {
         self.reinstate(id, workload, true);
     }
 
-    pub(super) fn on_evicted(&mut self, id: WorkloadId, winner: Option<WorkloadId>, rule: EvictRule) {
+    pub(super) fn on_evicted(
+        &mut self,
+        id: WorkloadId,
+        winner: Option<WorkloadId>,
+        rule: EvictRule,
+        lost: u128,
+    ) {
         let now = self.now;
         let winner =
             winner.and_then(|winner| self.engine.workload(winner)).map(|winner| winner.spec.name.clone());
@@ -501,7 +507,7 @@ impl World {
         group.evicted = Some(now);
         group.evictions += 1;
         group.leaves_politely = true;
-        group.said.evicted(rule, winner);
+        group.said.evicted(rule, winner, lost);
     }
 
     fn drop_if_empty(&mut self, id: WorkloadId) {

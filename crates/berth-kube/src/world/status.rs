@@ -2,7 +2,7 @@
 
 use super::{Effect, World, groups::GroupKey};
 use crate::{
-    api::{WorkloadPhase, WorkloadStatus},
+    api::{LastEviction, WorkloadPhase, WorkloadStatus},
     quantity,
     seen::{Key, Refusal, Text},
 };
@@ -21,7 +21,7 @@ pub(crate) struct Said {
     /// What was last written on its Pods.
     told_pods: Option<(Refusal, BTreeSet<Text>)>,
     /// For whom it was last stopped, and why that may be.
-    evicted: Option<String>,
+    evicted: Option<LastEviction>,
     over: Option<WorkloadPhase>,
 }
 
@@ -31,17 +31,16 @@ impl Said {
         self.over.is_some()
     }
 
-    pub(super) fn evicted(&mut self, rule: EvictRule, winner: Option<String>) {
+    pub(super) fn evicted(&mut self, rule: EvictRule, winner: Option<String>, lost: u128) {
         let rule = match rule {
             EvictRule::QuotaReclaim => "quota-reclaim",
             EvictRule::ShareReclaim => "share-reclaim",
             EvictRule::Preemption => "preemption",
             EvictRule::Passing => "passing",
         };
-        self.evicted = Some(match winner {
-            Some(winner) => format!("stopped for {winner} ({rule}); it resumes by itself"),
-            None => format!("stopped ({rule}); it resumes by itself"),
-        });
+        // Milliseconds of GPUs, as the engine counts.
+        let lost_gpu_seconds = i64::try_from(lost / 1_000).unwrap_or(i64::MAX);
+        self.evicted = Some(LastEviction { rule: rule.into(), winner, lost_gpu_seconds });
     }
 }
 
@@ -184,7 +183,7 @@ impl World {
         };
         let waits = matches!(phase, WorkloadPhase::Pending | WorkloadPhase::Held);
         let reason = if waits { self.reason(id) } else { None };
-        let evicted = group.said.evicted.clone().filter(|_| phase == WorkloadPhase::Stopping);
+        let evicted = group.said.evicted.as_ref().filter(|_| phase == WorkloadPhase::Stopping);
         let mut nodes: Vec<String> = workload
             .into_iter()
             .flat_map(|workload| workload.places())
@@ -200,7 +199,7 @@ impl World {
         let status = WorkloadStatus {
             phase: Some(phase),
             reason: reason.as_ref().map(|reason| reason.reason.to_owned()),
-            message: reason.map(|reason| reason.message).or(evicted),
+            message: reason.map(|reason| reason.message).or(evicted.map(ToString::to_string)),
             project: project.and_then(|(id, _)| self.owners.project_name(id)).map(ToString::to_string),
             node: node_text(&nodes),
             nodes,
@@ -213,6 +212,7 @@ impl World {
                 known.finished_at.or(said).unwrap_or_else(|| micro(self.now))
             }),
             evicted_at: group.evicted.map(micro),
+            last_eviction: group.said.evicted.clone().or(known.last_eviction),
             evictions: i64::from(group.evictions),
             runs: i64::from(group.run),
             failures: i64::from(group.failures),

@@ -2,7 +2,7 @@
 
 use crate::{
     feed::Told,
-    platform::{About, Happened, Parked, Platform, Record, Stop, VolumeRecord},
+    platform::{About, EvictionRecord, Happened, Parked, Platform, Record, Stop, VolumeRecord},
 };
 use berth_api::Status;
 use berth_types::{Phase, Workload, WorkloadId};
@@ -98,7 +98,8 @@ fn workload(before: &Platform, after: &Platform, now: &Record, told: &mut Vec<To
         told.push(words(now, "submitted", false, format!("submitted by {}", now.user)));
     }
     if is.preemptions > was.preemptions {
-        let message = now.message.clone().unwrap_or_else(|| "stops for others; it resumes by itself".into());
+        let known = now.evictions.front().map(EvictionRecord::words);
+        let message = known.unwrap_or_else(|| "stopped for others; it resumes by itself".into());
         told.push(words(now, "evicted", true, message));
     }
     if is.failures > was.failures {

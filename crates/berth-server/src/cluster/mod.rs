@@ -19,10 +19,10 @@ pub(crate) use mirror::Mirror;
 use crate::{
     beside::{Duplex, Shell},
     controller::Key,
-    platform::{Parked, Platform, Record, Stop, TaskRecord, TaskReport, VolumeRecord},
+    platform::{EvictionRecord, Parked, Platform, Record, Stop, TaskRecord, TaskReport, VolumeRecord},
 };
 use berth_agent::Report;
-use berth_api::{Code, LogQuery, Problem, ShellRequest, ShellSize, WorkloadRequest};
+use berth_api::{Code, Eviction, LogQuery, Problem, ShellRequest, ShellSize, WorkloadRequest};
 use berth_types::{Bytes, Department, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId};
 use sha2::{Digest, Sha256};
 use std::{
@@ -148,6 +148,8 @@ pub struct ClusterWorkload {
     pub failures: u32,
     /// How often it was stopped for others.
     pub preemptions: u32,
+    /// When and why that was, the last time.
+    pub last_eviction: Option<Eviction>,
     /// Its tasks.
     pub tasks: Vec<ClusterTask>,
     /// It is being deleted.
@@ -332,7 +334,7 @@ fn record(known: ClusterWorkload) -> Record {
         runs: known.runs,
         failures: known.failures,
         preemptions: known.preemptions,
-        evictions: Default::default(),
+        evictions: known.last_eviction.map(EvictionRecord::of).into_iter().collect(),
         gang_run: 0,
         done: BTreeSet::new(),
         tasks: tasks.collect(),

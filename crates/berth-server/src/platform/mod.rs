@@ -28,7 +28,7 @@ pub(crate) use addresses::{Routed, Target};
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
 use record::VolumeKey;
-pub(crate) use record::{Parked, Record, Stop, TaskRecord, VolumeRecord};
+pub(crate) use record::{EvictionRecord, Parked, Record, Stop, TaskRecord, VolumeRecord};
 pub(crate) use submit::{HOST_IMAGE, user_ids};
 pub(crate) use view::kind_text;
 

@@ -88,6 +88,26 @@ pub(crate) struct EvictionRecord {
     pub(crate) lost: u64,
 }
 
+impl EvictionRecord {
+    /// What was told of one.
+    pub(crate) fn of(told: berth_api::Eviction) -> Self {
+        Self {
+            at: told.at.0,
+            rule: told.rule,
+            winner: told.winner,
+            lost: told.lost_gpu_secs.saturating_mul(1_000),
+        }
+    }
+
+    /// Why it was, in one sentence.
+    pub(crate) fn words(&self) -> String {
+        match &self.winner {
+            Some(winner) => format!("stopped for {winner} ({}); it resumes by itself", self.rule),
+            None => format!("stopped ({}); it resumes by itself", self.rule),
+        }
+    }
+}
+
 /// A named folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VolumeRecord {
@@ -175,12 +195,10 @@ impl Record {
 
     pub(crate) fn on_evicted(&mut self, at: Time, rule: &str, winner: Option<String>, lost: u128) {
         self.preemptions += 1;
-        self.message = Some(match &winner {
-            Some(winner) => format!("stopped for {winner} ({rule}); it resumes by itself"),
-            None => format!("stopped ({rule}); it resumes by itself"),
-        });
         let lost = u64::try_from(lost).unwrap_or(u64::MAX);
-        self.evictions.push_front(EvictionRecord { at, rule: rule.into(), winner, lost });
+        let eviction = EvictionRecord { at, rule: rule.into(), winner, lost };
+        self.message = Some(eviction.words());
+        self.evictions.push_front(eviction);
         self.evictions.truncate(EVICTIONS_MAX);
     }
 
