@@ -423,6 +423,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workloads/{project}/{name}/attach": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Join a worker's own terminal: a WebSocket, whose messages docs/api.md describes */
+        get: operations["shells_attach"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{project}/{name}/connect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Connect to a port of a worker: a WebSocket of bytes, where an empty message is the end of one direction */
+        get: operations["shells_connect"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{project}/{name}/exec": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Run a command beside a worker: a WebSocket, whose messages docs/api.md describes */
+        get: operations["shells_exec"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{project}/{name}/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make a link to a workload's port that is good once, for a browser */
+        post: operations["workloads_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workloads/{project}/{name}/logs": {
         parameters: {
             query?: never;
@@ -483,6 +551,23 @@ export interface paths {
         };
         /** Why a workload waits, and what would start it now */
         get: operations["workloads_why"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/world": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Which workers are there, for one of them; waits while they are those it knows, so that it hears of who joins or leaves */
+        get: operations["reports_world"];
         put?: never;
         post?: never;
         delete?: never;
@@ -617,7 +702,7 @@ export interface components {
          * @description What went wrong, as a program tells it apart.
          * @enum {string}
          */
-        Code: "invalid" | "malformed" | "too-large" | "unauthenticated" | "forbidden" | "not-found" | "method-not-allowed" | "exists" | "in-use" | "wrong-state" | "key-reused" | "gone" | "overloaded" | "disk-full" | "read-only" | "version-mismatch" | "internal";
+        Code: "invalid" | "malformed" | "too-large" | "unauthenticated" | "forbidden" | "not-found" | "method-not-allowed" | "exists" | "in-use" | "wrong-state" | "key-reused" | "gone" | "overloaded" | "disk-full" | "read-only" | "version-mismatch" | "unreachable" | "internal";
         /**
          * Format: double
          * @description Cores of CPU: `4`, or `0.25`.
@@ -775,6 +860,11 @@ export interface components {
             winner?: string | null;
         };
         /**
+         * @description What starts the command on each worker.
+         * @enum {string}
+         */
+        Framework: "none" | "torchrun" | "mpi";
+        /**
          * Format: double
          * @description GPUs: `2`, or `0.5` of one.
          * @example 0.5
@@ -797,6 +887,16 @@ export interface components {
          * @enum {string}
          */
         Level: "normal" | "warning";
+        /** @description A link to a workload's port that is good once, for a browser. */
+        Link: {
+            /**
+             * Format: int64
+             * @description How long it waits to be opened.
+             */
+            expires_secs: number;
+            /** @description The link. It is a secret until it was opened. */
+            url: string;
+        };
         /**
          * Format: double
          * @description Bytes; may be written with a unit, as `"16Gi"`.
@@ -980,6 +1080,16 @@ export interface components {
         };
         /** @description What is set of a project. In a change, what is absent stays as it is. */
         ProjectSettings: {
+            /**
+             * @description Whether its work may use the network of the node; on one machine all work does.
+             * @default null
+             */
+            allow_host_network?: boolean | null;
+            /**
+             * @description Whether its work may be privileged; on one machine none can be.
+             * @default null
+             */
+            allow_privileged?: boolean | null;
             /** @default null */
             cpu_quota?: components["schemas"]["CoresAmount"] | null;
             /**
@@ -1139,6 +1249,11 @@ export interface components {
         } & {
             [key: string]: string;
         };
+        /**
+         * @description Who starts again when a worker fails.
+         * @enum {string}
+         */
+        Restart: "gang" | "worker";
         /** @description A workload on a device. */
         RunningOn: {
             /** @description Its share. */
@@ -1274,7 +1389,7 @@ export interface components {
             created_at: components["schemas"]["Timestamp"];
             /** @description Its name. */
             name: string;
-            /** @description Its folder on the host. */
+            /** @description Its folder on the host; in a cluster, the namespace and name of its claim. */
             path: string;
             /** @description The project that may use it; every project when absent. */
             project?: string | null;
@@ -1299,8 +1414,9 @@ export interface components {
         VolumeRequest: {
             /** @description Its name. */
             name: string;
-            /** @description The project that may use it; every project when absent. */
+            /** @description The project that may use it; every project when absent. In a cluster a volume belongs to a project. */
             project?: string | null;
+            size?: components["schemas"]["MemoryAmount"] | null;
         };
         /** @description Something that was set, and what the person should know about it. */
         Warned_Department: {
@@ -1476,6 +1592,12 @@ export interface components {
              * @default null
              */
             command_line?: string | null;
+            /**
+             * Format: int32
+             * @description How often the command is to be run to a good end, each time with another BERTH_INDEX.
+             * @default null
+             */
+            completions?: number | null;
             /** @default null */
             cpu?: components["schemas"]["CoresAmount"] | null;
             /**
@@ -1485,6 +1607,11 @@ export interface components {
             environment?: {
                 [key: string]: string;
             };
+            /**
+             * @description What starts the command on each worker.
+             * @default none
+             */
+            framework?: components["schemas"]["Framework"];
             /**
              * Format: int32
              * @description Devices over which a fraction, or an amount of memory, is taken: so much of each.
@@ -1506,6 +1633,11 @@ export interface components {
              * @default null
              */
             grace_secs?: number | null;
+            /**
+             * @description Whether it uses the network of the node; its project must allow it. On one machine all work does.
+             * @default false
+             */
+            host_network?: boolean;
             /**
              * @description The image.
              * @default
@@ -1568,6 +1700,17 @@ export interface components {
                 [key: string]: string;
             };
             /**
+             * @description JupyterLab, ready to use at its address: an image, a port and a token of its own are given to it.
+             * @default false
+             */
+            notebook?: boolean;
+            /**
+             * Format: int32
+             * @description How many of these are worked at together; 1 when absent.
+             * @default null
+             */
+            parallelism?: number | null;
+            /**
              * @description Ports the workload listens on.
              * @default []
              */
@@ -1580,6 +1723,11 @@ export interface components {
             /** @default null */
             priority?: components["schemas"]["PriorityName"] | null;
             /**
+             * @description Whether it is privileged; its project must allow it. On one machine none can be.
+             * @default false
+             */
+            privileged?: boolean;
+            /**
              * @description A pattern with named groups (`epoch`, `epochs`, `step`, `steps`, `loss`, `accuracy`, `percent`) that finds progress in
              *     printed lines; common forms are known without one.
              * @default null
@@ -1590,6 +1738,8 @@ export interface components {
              * @default
              */
             project?: string;
+            /** @default null */
+            restart?: components["schemas"]["Restart"] | null;
             /**
              * @description Who it runs as on the machine, as `NAME`, `NAME:GROUP` or `UID:GID`; who runs the server, when absent. Shown as numbers.
              * @default null
@@ -1608,6 +1758,11 @@ export interface components {
              */
             spread?: boolean;
             /**
+             * @description Whether it reads what those who join it type.
+             * @default false
+             */
+            stdin?: boolean;
+            /**
              * @description `node`, or the label within one value of which all workers should be.
              * @default null
              */
@@ -1617,6 +1772,11 @@ export interface components {
              * @default null
              */
             topology_required?: string | null;
+            /**
+             * @description Whether it has a terminal, which people can join.
+             * @default false
+             */
+            tty?: boolean;
             /**
              * @description Named volumes.
              * @default []
@@ -1633,6 +1793,26 @@ export interface components {
              * @default null
              */
             working_dir?: string | null;
+        };
+        /** @description The workers of a workload that are there. */
+        World: {
+            /**
+             * Format: int32
+             * @description How many may be there.
+             */
+            max: number;
+            /**
+             * Format: int32
+             * @description How many must be there.
+             */
+            min: number;
+            /** @description Which. */
+            ranks: number[];
+            /**
+             * Format: int32
+             * @description How many.
+             */
+            size: number;
         };
     };
     responses: never;
@@ -2517,7 +2697,10 @@ export interface operations {
     };
     volumes_delete: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The project it belongs to. */
+                project?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2720,6 +2903,134 @@ export interface operations {
             };
         };
     };
+    shells_attach: {
+        parameters: {
+            query?: {
+                /** @description Which worker; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a WebSocket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    shells_connect: {
+        parameters: {
+            query?: {
+                /** @description Which port, as the workload names it. */
+                port?: number;
+                /** @description Which worker; the first when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a WebSocket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    shells_exec: {
+        parameters: {
+            query?: {
+                /** @description Which worker; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a WebSocket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    workloads_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     workloads_read: {
         parameters: {
             query?: {
@@ -2837,6 +3148,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Why"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reports_world: {
+        parameters: {
+            query?: {
+                /** @description Ranks that are known, as `0,1,2`: an answer comes when there are others, or after half a minute. */
+                unlike?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["World"];
                 };
             };
             "4XX": {
