@@ -38,7 +38,7 @@ pub(crate) struct UpArgs {
     /// A project that is created if it is missing, with its quota
     #[arg(long = "project", value_name = "NAME=QUOTA", value_parser = parse_project)]
     pub(crate) projects: Vec<(String, GpuAmount)>,
-    /// Say something on the sockets of shells at least this often; who is silent three times as long is gone
+    /// Say something on the sockets of shells at least this often; who is silent three times as long, and five seconds, is gone
     #[arg(long, default_value = "20s", value_name = "TIME", value_parser = parse_ping)]
     pub(crate) ping_every: Duration,
     /// Go on in the background

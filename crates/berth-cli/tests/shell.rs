@@ -48,8 +48,8 @@ fn a_person_has_a_real_terminal_in_the_worker() {
     person.types("\x03");
     let seen = person.sees("ready> ");
     assert!(!seen.contains("not this"), "{seen:?}");
-    // Silence far beyond every limit: a side that is silent for three intervals of 200 ms is gone.
-    std::thread::sleep(Duration::from_secs(3));
+    // Silence beyond every limit: with pings every 200 ms, a side that does not answer for five seconds is gone.
+    std::thread::sleep(Duration::from_secs(7));
     person.types("echo still he''re; exit 42\n");
     person.sees("still here\r\n");
     let (seen, code) = person.sees_the_end();

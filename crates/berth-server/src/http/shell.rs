@@ -36,8 +36,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const FIRST_WORDS: Duration = Duration::from_secs(10);
 /// What became of the worker is known within this time after its last process is gone.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
-/// Silence of so many intervals means that the other side is gone.
+/// Silence of so many intervals means that the other side is gone; never less than the shortest time, which a busy machine may take.
 const SILENT_INTERVALS: u32 = 3;
+const SILENCE_MIN: Duration = Duration::from_secs(5);
 /// Variables that come with a command.
 const VARIABLES_MAX: usize = 100;
 
@@ -235,7 +236,7 @@ impl Session {
     async fn converse(mut self, mut shell: Shell) {
         let mut ping = tokio::time::interval(self.state.ping_every);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let silence_max = self.state.ping_every * SILENT_INTERVALS;
+        let silence_max = (self.state.ping_every * SILENT_INTERVALS).max(SILENCE_MIN);
         let mut bell = self.state.feed.bell();
         let mut warned = false;
         // What it does not take yet. Until it does, nothing more is read from who types, and everything else goes on.
@@ -462,7 +463,7 @@ fn heard(message: Option<Result<Message, axum::Error>>) -> Heard {
 async fn carry_port(state: AppState, mut socket: WebSocket, stream: Box<dyn Duplex>, permit: Permit) {
     let (mut from, mut to) = tokio::io::split(stream);
     let mut ping = tokio::time::interval(state.ping_every);
-    let silence_max = state.ping_every * SILENT_INTERVALS;
+    let silence_max = (state.ping_every * SILENT_INTERVALS).max(SILENCE_MIN);
     let (mut sends, mut takes, mut heard) = (true, true, Instant::now());
     let mut buffer = vec![0; 32 << 10];
     while sends || takes {

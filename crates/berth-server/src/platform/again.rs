@@ -17,9 +17,8 @@ impl Platform {
             let leaves = workload.leaving().iter().any(|place| place.rank == task.rank);
             workload.is_running() && !leaves
         });
-        let closing = self.closing;
         let record = self.records.get_mut(&task.workload);
-        let Some(record) = record.filter(|_| is_running && !closing) else { return false };
+        let Some(record) = record.filter(|_| is_running) else { return false };
         if record.request.restart != Some(Restart::Worker) || record.stop.is_some() {
             return false;
         }
