@@ -18,7 +18,7 @@ export class Berth {
   link = '';
 
   async up(...words: string[]) {
-    const listen = this.address === '' ? '127.0.0.1:0' : new URL(this.address).host;
+    const listen = `127.0.0.1:${this.address === '' ? 0 : new URL(this.address).port}`;
     const started = spawn(BERTH, [
       'up',
       '--folder',
@@ -39,7 +39,7 @@ export class Berth {
       started.on('exit', code => reject(new Error(`berth up ended with ${code}: ${said}`)));
     });
     this.link = /http:\S+#code=\w+/.exec(said)?.[0] ?? '';
-    this.address = new URL(this.link).origin;
+    this.address = new URL(this.link).origin.replace('127.0.0.1', 'localhost');
   }
 
   get token() {
@@ -82,7 +82,11 @@ export const test = base.extend<{ berth: Berth; signedIn: Page }>({
     const troubles: string[] = [];
     page.on('request', request => {
       const url = new URL(request.url());
-      if (url.hostname !== '127.0.0.1' && url.protocol !== 'data:' && url.protocol !== 'blob:')
+      if (
+        !['127.0.0.1', 'localhost'].includes(url.hostname) &&
+        url.protocol !== 'data:' &&
+        url.protocol !== 'blob:'
+      )
         strangers.push(request.url());
     });
     page.on('pageerror', error => troubles.push(String(error)));
