@@ -18,7 +18,7 @@ export class Berth {
   link = '';
 
   async up(...words: string[]) {
-    const listen = `127.0.0.1:${this.address === '' ? 0 : new URL(this.address).port}`;
+    const listen = this.address === '' ? '127.0.0.1:0' : new URL(this.address).host;
     const started = spawn(BERTH, [
       'up',
       '--folder',
@@ -39,7 +39,7 @@ export class Berth {
       started.on('exit', code => reject(new Error(`berth up ended with ${code}: ${said}`)));
     });
     this.link = /http:\S+#code=\w+/.exec(said)?.[0] ?? '';
-    this.address = new URL(this.link).origin.replace('127.0.0.1', 'localhost');
+    this.address = new URL(this.link).origin;
   }
 
   get token() {
@@ -82,11 +82,7 @@ export const test = base.extend<{ berth: Berth; signedIn: Page }>({
     const troubles: string[] = [];
     page.on('request', request => {
       const url = new URL(request.url());
-      if (
-        !['127.0.0.1', 'localhost'].includes(url.hostname) &&
-        url.protocol !== 'data:' &&
-        url.protocol !== 'blob:'
-      )
+      if (url.hostname !== '127.0.0.1' && url.protocol !== 'data:' && url.protocol !== 'blob:')
         strangers.push(request.url());
     });
     page.on('pageerror', error => troubles.push(String(error)));

@@ -100,30 +100,3 @@ fn pages_are_for_everybody_and_let_nothing_in() {
     assert_eq!(server.call_with("GET", "/assets/none.js", "", &[]).status, 404);
     assert_eq!(server.call_with("GET", "/assets/../../etc/passwd", "", &[]).status, 404);
 }
-
-#[test]
-fn the_dashboard_shares_no_address_with_pages_of_workloads() {
-    let server = Server::start();
-    let ask = |method: &str, path: &str, host: &str, more: &str, body: &str| {
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{more}");
-        server.say(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
-    };
-    for host in ["127.0.0.1:7370", "127.1.2.3:7370", "[::1]:7370"] {
-        let page = ask("GET", "/workloads?q=a", host, "", "");
-        assert_eq!(page.status, 307, "{host}");
-        let there = "location: http://localhost:7370/workloads?q=a".to_owned();
-        assert!(page.headers.contains(&there), "{host}: {:?}", page.headers);
-    }
-    let body = format!(r#"{{"token":"{}"}}"#, server.token());
-    assert_eq!(ask("POST", "/api/v1/session", "127.0.0.1:7370", "", &body).status, 403);
-    let signed_in = ask("POST", "/api/v1/session", "localhost:7370", "", &body);
-    assert_eq!(signed_in.status, 201, "{}", signed_in.body);
-    let both = format!(
-        "cookie: {}\r\nberth-page: {}\r\n",
-        cookie(&signed_in),
-        signed_in.json()["key"].as_str().expect("a key")
-    );
-    let list = |host: &str| ask("GET", "/api/v1/workloads", host, &both, "").status;
-    assert_eq!((list("localhost:7370"), list("127.0.0.1:7370")), (200, 401));
-    assert_eq!(ask("GET", "/team-a/nb/?berth-ticket=1", "localhost:7370", "", "").status, 403);
-}

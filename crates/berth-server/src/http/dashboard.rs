@@ -1,11 +1,11 @@
 //! The dashboard: files that were built into this binary, for whoever asks. There is nothing secret in them; what they
 //! show is asked of the API, by somebody who is signed in.
 
-use super::{cookie, text_of};
+use super::text_of;
 use axum::{
     Router,
     extract::Path,
-    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -43,16 +43,7 @@ pub(super) fn build() -> HeaderValue {
     HeaderValue::from_static(BUILD)
 }
 
-async fn page(uri: Uri, headers: HeaderMap) -> Response {
-    if cookie::is_for_workloads(&headers) {
-        // What follows the `#` goes along by itself.
-        let there = format!(
-            "{}{}",
-            cookie::dashboard_address(&headers),
-            uri.path_and_query().map_or("/", |path| path.as_str())
-        );
-        return safe((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, there)]).into_response());
-    }
+async fn page(headers: HeaderMap) -> Response {
     match find("index.html") {
         // It names the files of this very build, so it is asked for again each time.
         Some(file) => answer(file, &headers, "no-cache"),

@@ -31,14 +31,8 @@ fn sign_in_link(state: &AppState, user: &str) -> Result<SignInLink, ApiError> {
     responses((status = 201, description = "with the other half in a cookie", body = Session), (status = "4XX", body = Problem)))]
 pub(crate) async fn sign_in(
     State(state): State<AppState>,
-    headers: HeaderMap,
     Asked { request, .. }: Asked<SessionRequest>,
 ) -> Result<Response, ApiError> {
-    if cookie::is_for_workloads(&headers) {
-        let text = "this address is for pages of workloads";
-        let hint = format!("the dashboard is at {}", cookie::dashboard_address(&headers));
-        return Err(ApiError(Problem::new(Code::Forbidden, text).hint(hint)));
-    }
     let now = state.shared.now();
     let sessions = state.door.sessions();
     let user = match (&request.code, &request.token) {
