@@ -35,7 +35,7 @@ test('markup is text, wherever it comes from', async ({ berth, signedIn: page })
     '-c',
     `echo '${markup}'; sleep infinity`,
   );
-  await page.getByRole('link', { name: 'loud' }).click();
+  await page.getByRole('link', { name: 'loud', exact: true }).click();
   const drawer = page.getByRole('complementary', { name: 'Workload loud' });
   await expect(drawer.getByText(markup).first()).toBeVisible();
   await drawer.getByRole('tab', { name: 'Logs' }).click();

@@ -1,8 +1,10 @@
+import { call, workloadPath } from '../api/client.ts';
 import type { Workload } from '../api/types.ts';
 import { quoted } from '../model/command.ts';
 import { isFinal } from '../model/status.ts';
-import { Icon } from '../parts/icon.tsx';
-import { Copyable, Empty } from '../parts/small.tsx';
+import { trouble } from '../parts/failure.tsx';
+import { Button, Copyable, Empty } from '../parts/small.tsx';
+import { sayTrouble } from '../parts/toast.tsx';
 
 export function WorkloadConnect({ workload }: { workload: Workload }) {
   const which = `${quoted(workload.name)} -p ${quoted(workload.project)}`;
@@ -12,16 +14,17 @@ export function WorkloadConnect({ workload }: { workload: Workload }) {
     <>
       {urls.length > 0 && (
         <div className="section">
-          <h3>Addresses</h3>
-          <ul>
-            {urls.map(url => (
-              <li key={url}>
-                <a className="outside" href={safe(url)} target="_blank" rel="noopener noreferrer">
-                  <Icon name="link" /> {url}
-                </a>
-              </li>
-            ))}
-          </ul>
+          <h3>In the browser</h3>
+          {runs && (
+            <div className="actions">
+              <Button icon="link" onClick={() => void open(workload)}>
+                Open
+              </Button>
+            </div>
+          )}
+          {urls.map(url => (
+            <Copyable key={url} text={url} />
+          ))}
         </div>
       )}
       {runs ? (
@@ -29,6 +32,7 @@ export function WorkloadConnect({ workload }: { workload: Workload }) {
           <h3>In a terminal</h3>
           <Copyable text={`berth bash ${which}`} />
           <Copyable text={`berth exec ${which} -- nvidia-smi`} />
+          {urls.length > 0 && <Copyable text={`berth url ${which}`} />}
         </div>
       ) : (
         <Empty title={isFinal(workload.status) ? 'It is over' : 'It does not run yet'}>
@@ -45,7 +49,12 @@ export function WorkloadConnect({ workload }: { workload: Workload }) {
   );
 }
 
-/** Only what a browser opens as a page; anything else leads nowhere. */
-function safe(url: string) {
-  return /^https?:\/\//.test(url) ? url : undefined;
+/** A page of a workload is opened by a link that is good once; what it may do ends with its own address. */
+async function open(workload: Workload) {
+  try {
+    const { body } = await call<{ url: string }>('POST', workloadPath(workload, '/link'));
+    if (/^https?:\/\//.test(body.url)) window.open(body.url, '_blank', 'noopener,noreferrer');
+  } catch (error) {
+    sayTrouble(trouble(error));
+  }
 }
