@@ -252,6 +252,12 @@ async fn hand_on(
     left: tokio::sync::oneshot::Sender<()>,
 ) {
     let mut resized = terminal.as_ref().and_then(|_| signal(SignalKind::window_change()).ok());
+    // It may have changed between the first look and now, when changes are heard of.
+    if let Some(terminal) = &terminal
+        && !sender.resize(terminal.size()).await
+    {
+        return;
+    }
     let mut is_open = true;
     loop {
         let taken = tokio::select! {

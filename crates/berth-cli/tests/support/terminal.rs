@@ -41,15 +41,13 @@ impl Person {
             .env("PATH", "/usr/bin:/bin")
             .env("TERM", "xterm-256color");
         command.stdin(copy()).stdout(copy()).stderr(copy()).process_group(0);
+        set_size(&terminal, size);
         let child = command.spawn().expect("setsid is part of every Linux");
-        let mut person = Self { terminal, child, seen: String::new() };
-        person.resizes(size);
-        person
+        Self { terminal, child, seen: String::new() }
     }
 
-    pub(crate) fn resizes(&mut self, (columns, rows): (u16, u16)) {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.terminal, size).expect("a terminal has a size");
+    pub(crate) fn resizes(&mut self, size: (u16, u16)) {
+        set_size(&self.terminal, size);
     }
 
     pub(crate) fn types(&mut self, text: &str) {
@@ -96,6 +94,11 @@ impl Person {
             }
         }
     }
+}
+
+fn set_size(terminal: &OwnedFd, (columns, rows): (u16, u16)) {
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).expect("a terminal has a size");
 }
 
 impl Drop for Person {

@@ -39,6 +39,8 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// Silence of so many intervals means that the other side is gone; never less than the shortest time, which a busy machine may take.
 const SILENT_INTERVALS: u32 = 3;
 const SILENCE_MIN: Duration = Duration::from_secs(5);
+/// The other side answers the last message within this time.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Variables that come with a command.
 const VARIABLES_MAX: usize = 100;
 
@@ -322,7 +324,7 @@ impl Session {
 
     async fn close(mut self, last: &ShellTells) {
         if self.tell(last).await {
-            let _ = self.socket.send(Message::Close(None)).await;
+            part(self.socket, None).await;
         }
     }
 
@@ -459,6 +461,15 @@ fn heard(message: Option<Result<Message, axum::Error>>) -> Heard {
     }
 }
 
+/// Closes a socket when the other side has heard everything. To close it at once, with an answer to a ping still unread, would
+/// take from the other side what it has not read yet.
+async fn part(mut socket: WebSocket, close: Option<CloseFrame>) {
+    if socket.send(Message::Close(close)).await.is_ok() {
+        let heard = async { while let Some(Ok(_)) = socket.recv().await {} };
+        let _ = tokio::time::timeout(LAST_WORDS, heard).await;
+    }
+}
+
 /// Carries bytes between a socket and a port until both directions have ended, or one side is gone.
 async fn carry_port(state: AppState, mut socket: WebSocket, stream: Box<dyn Duplex>, permit: Permit) {
     let (mut from, mut to) = tokio::io::split(stream);
@@ -495,10 +506,11 @@ async fn carry_port(state: AppState, mut socket: WebSocket, stream: Box<dyn Dupl
             }
             () = state.feed.closed() => {
                 let close = CloseFrame { code: 1001, reason: "the server is stopping".into() };
-                let _ = socket.send(Message::Close(Some(close))).await;
-                break;
+                part(socket, Some(close)).await;
+                return drop(permit);
             }
         }
     }
+    part(socket, None).await;
     drop(permit);
 }
