@@ -77,6 +77,7 @@ pub struct EventQuery {
     /// Whether events of a stream carry the workload as it stands.
     pub objects: bool,
     /// Whether a stream also carries what is noted for charts, as it is noted: events `samples` without a place in the log.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub samples: bool,
 }
 

@@ -35,7 +35,9 @@ pub(super) async fn drive(worker: Worker, order: Order, task: TaskFolder) {
     }
     // The record comes first: a container that is gone without one would be lost.
     if let Ok(docker) = worker.connect().await {
-        remove(&docker, &worker.name(id)).await;
+        if let Err(why) = remove(&docker, &worker.name(id)).await {
+            eprintln!("berth: {why}");
+        }
     }
     worker.tell_ended(id);
 }
@@ -178,13 +180,11 @@ async fn kill(worker: &Worker, name: &str, signal: &str) {
     }
 }
 
-pub(super) async fn remove(docker: &Docker, name: &str) {
+pub(super) async fn remove(docker: &Docker, name: &str) -> Result<(), String> {
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
     match docker.remove_container(name, Some(options)).await {
-        Err(error) if status(&error) != Some(NOT_FOUND) => {
-            eprintln!("berth: removing {name}: {}", text(&error))
-        }
-        _ => {}
+        Err(error) if status(&error) != Some(NOT_FOUND) => Err(format!("removing {name}: {}", text(&error))),
+        _ => Ok(()),
     }
 }
 

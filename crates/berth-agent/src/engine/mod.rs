@@ -24,7 +24,7 @@ use bollard::{Docker, query_parameters::ListContainersOptionsBuilder};
 use std::{
     collections::{BTreeSet, HashMap},
     path::Path,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -161,19 +161,33 @@ impl Worker {
         ))
     }
 
+    /// Ends what is not wanted, however often an engine that has much to do has to be asked.
     async fn keep(&self, wanted: &BTreeSet<TaskId>) {
-        let Ok(docker) = self.connect().await else { return };
+        // What is made from here on is somebody's business.
+        let until = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut retry = RETRY_FIRST;
+        while let Err(why) = self.try_keep(wanted, until as i64).await {
+            eprintln!("berth: ending containers that nobody wants: {why}");
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(RETRY_LAST);
+        }
+    }
+
+    async fn try_keep(&self, wanted: &BTreeSet<TaskId>, until: i64) -> Result<(), String> {
+        let docker = self.connect().await?;
         let filters = HashMap::from([("label", vec![format!("{LABEL_FOLDER}={}", self.folder_id)])]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        for container in docker.list_containers(Some(options)).await.unwrap_or_default() {
+        let found = docker.list_containers(Some(options)).await.map_err(|error| error.to_string())?;
+        for container in found.into_iter().filter(|one| one.created.is_none_or(|made| made <= until)) {
             let label = container.labels.as_ref().and_then(|labels| labels.get(LABEL_TASK));
             let id = label.and_then(|text| text.parse::<TaskId>().ok());
             if id.is_none_or(|id| !wanted.contains(&id))
                 && let Some(name) = container.id
             {
-                drive::remove(&docker, &name).await;
+                drive::remove(&docker, &name).await?;
             }
         }
+        Ok(())
     }
 
     fn name(&self, id: TaskId) -> String {
