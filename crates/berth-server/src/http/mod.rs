@@ -116,9 +116,10 @@ async fn wrong_method(request: Request) -> ApiError {
 
 /// Lets nobody in without a token, or the session of a page.
 async fn authenticate(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let page = || Ok(cookie::session(&state, request.headers()).map(|(person, _)| Identity::Person(person)));
     let identity = match bearer(&state, &request) {
-        Ok(None) if !request.headers().contains_key(header::AUTHORIZATION) => page(),
+        Ok(None) if !request.headers().contains_key(header::AUTHORIZATION) => {
+            Ok(cookie::session(&state, request.headers()).map(|(person, _)| Identity::Person(person)))
+        }
         Ok(None) => Err(Refused::Malformed),
         known => known,
     };
