@@ -111,6 +111,8 @@ mod tests {
                 described.insert((method.clone(), path.clone()));
             }
         }
+        // The description does not describe itself.
+        described.insert(("get".into(), "/openapi.json".into()));
         let mut served = routes(Noted::default()).0;
         // Those that need nothing, and are listed where they are served.
         for (method, path) in [("get", "/healthz"), ("get", "/readyz"), ("post", "/api/v1/session")] {
