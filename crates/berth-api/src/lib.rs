@@ -8,6 +8,7 @@ mod cluster;
 mod events;
 mod names;
 mod owners;
+mod people;
 mod problem;
 mod running;
 mod session;
@@ -27,6 +28,10 @@ pub use events::{
 pub use names::{NAME_RULE, is_name, nearest, quoted};
 pub use owners::{
     Department, DepartmentList, DepartmentSettings, Project, ProjectList, ProjectSettings, Warned,
+};
+pub use people::{
+    AuditEntry, AuditList, AuditQuery, Grant, GrantList, Role, Scope, Token, TokenList, TokenMade,
+    TokenRequest, User, UserList, UserRequest, WhoAmI,
 };
 pub use problem::{Code, Problem};
 pub use running::{RunningServer, SERVER_FILE, TOKEN_FILE};

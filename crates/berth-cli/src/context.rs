@@ -265,7 +265,7 @@ fn add(server: &ServerArgs, arguments: &AddArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read_token(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let context = || format!("cannot read a token from {}", path.display());
     if path == Path::new("-") {

@@ -6,6 +6,7 @@
 //! arguments --(runai: their spelling becomes ours)--> Command --> Session --> one call --> Show --> stdout
 //! ```
 
+mod audit;
 mod backup;
 mod check;
 mod completions;
@@ -18,12 +19,14 @@ mod failure;
 mod history;
 mod lifecycle;
 mod list;
+mod login;
 mod logs;
 mod man;
 mod names;
 mod node;
 mod operator;
 mod output;
+mod people;
 mod port_forward;
 mod project;
 mod runai;
@@ -156,6 +159,22 @@ enum Command {
     /// Volumes: named folders that workloads share
     #[command(subcommand, arg_required_else_help = true)]
     Volume(volume::VolumeCommand),
+    /// Remember a server, with a token of yours
+    Login(login::LoginArgs),
+    /// Show who you are to the server, and what you may do
+    #[command(name = "whoami")]
+    WhoAmI(output::OutputArgs),
+    /// Users: who may have roles and tokens
+    #[command(subcommand, arg_required_else_help = true)]
+    User(people::UserCommand),
+    /// Roles: who may do what, where
+    #[command(subcommand, arg_required_else_help = true)]
+    Role(people::RoleCommand),
+    /// Tokens: what users show the server
+    #[command(subcommand, arg_required_else_help = true)]
+    Token(people::TokenCommand),
+    /// Show who changed what, from where, and what was refused
+    Audit(audit::AuditArgs),
     /// Servers by name: which one commands go to
     #[command(subcommand, arg_required_else_help = true)]
     Context(context::ContextCommand),
@@ -263,6 +282,7 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
             Exit::Done
         }
         Command::Context(command) => context::run(server, command)?,
+        Command::Login(arguments) => block_on(login::run(server, arguments))?,
         Command::Man { folder } => man::run(folder.as_deref(), Cli::command())?,
         Command::Up(arguments) => up::run(server, arguments)?,
         Command::Check(arguments) => check::run(server, *arguments)?,
@@ -324,6 +344,11 @@ async fn call(session: &Session, command: &Command) -> anyhow::Result<Exit> {
         Command::Department(command) => department::run(session, command).await,
         Command::Node(command) => node::run(session, command).await,
         Command::Volume(command) => volume::run(session, command).await,
+        Command::WhoAmI(output) => people::who_am_i(session, *output).await,
+        Command::User(command) => people::users(session, command).await,
+        Command::Role(command) => people::roles(session, command).await,
+        Command::Token(command) => people::tokens(session, command).await,
+        Command::Audit(arguments) => audit::run(session, arguments).await,
         Command::Backup(arguments) => backup::backup(session, arguments).await,
         Command::Down(arguments) => server::down(session, arguments).await,
         Command::Dashboard => server::dashboard(session).await,

@@ -5,10 +5,11 @@ use crate::{
     query::{path, with_query},
 };
 use berth_api::{
-    Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings, EventList, EventQuery,
-    Link, LogQuery, Node, NodeList, Preview, Project, ProjectList, ProjectSettings, Series, SeriesList,
-    SeriesQuery, SignInLink, Submitted, Volume, VolumeList, VolumeQuery, VolumeRequest, Warned, Why,
-    Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
+    AuditList, AuditQuery, Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings,
+    EventList, EventQuery, Grant, GrantList, Link, LogQuery, Node, NodeList, Preview, Project, ProjectList,
+    ProjectSettings, Series, SeriesList, SeriesQuery, SignInLink, Submitted, TokenList, TokenMade,
+    TokenRequest, User, UserList, UserRequest, Volume, VolumeList, VolumeQuery, VolumeRequest, Warned,
+    WhoAmI, Why, Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
 };
 use hyper::Method;
 use serde_json::json;
@@ -253,5 +254,60 @@ impl Client {
     pub async fn shutdown(&self, keep_workloads: bool) -> Result<(), ClientError> {
         let path = with_query(path(&["shutdown"]), &json!({ "keep_workloads": keep_workloads }));
         self.send_for_nothing(Method::POST, &path, NOTHING).await
+    }
+
+    /// Who the server takes the caller for.
+    pub async fn who_am_i(&self) -> Result<WhoAmI, ClientError> {
+        self.get(&path(&["whoami"])).await
+    }
+
+    /// Users.
+    pub async fn users(&self) -> Result<UserList, ClientError> {
+        self.get(&path(&["users"])).await
+    }
+
+    /// Makes a user.
+    pub async fn create_user(&self, request: &UserRequest) -> Result<User, ClientError> {
+        self.send(Method::POST, &path(&["users"]), Some(request)).await
+    }
+
+    /// Deletes a user, with all roles and tokens.
+    pub async fn delete_user(&self, name: &str) -> Result<(), ClientError> {
+        self.send_for_nothing(Method::DELETE, &path(&["users", name]), NOTHING).await
+    }
+
+    /// Roles that people have.
+    pub async fn roles(&self) -> Result<GrantList, ClientError> {
+        self.get(&path(&["roles"])).await
+    }
+
+    /// Grants a role.
+    pub async fn grant(&self, grant: &Grant) -> Result<Grant, ClientError> {
+        self.send(Method::POST, &path(&["roles"]), Some(grant)).await
+    }
+
+    /// Takes a role back.
+    pub async fn revoke_role(&self, grant: &Grant) -> Result<Grant, ClientError> {
+        self.send(Method::POST, &path(&["roles", "revoke"]), Some(grant)).await
+    }
+
+    /// Tokens, without their secrets.
+    pub async fn tokens(&self) -> Result<TokenList, ClientError> {
+        self.get(&path(&["tokens"])).await
+    }
+
+    /// Makes a token; its secret is in the answer, and nowhere else ever after.
+    pub async fn create_token(&self, request: &TokenRequest) -> Result<TokenMade, ClientError> {
+        self.send(Method::POST, &path(&["tokens"]), Some(request)).await
+    }
+
+    /// Revokes a token.
+    pub async fn revoke_token(&self, id: u64) -> Result<(), ClientError> {
+        self.send_for_nothing(Method::DELETE, &path(&["tokens", &id.to_string()]), NOTHING).await
+    }
+
+    /// What people did, and what was refused.
+    pub async fn audit(&self, query: &AuditQuery) -> Result<AuditList, ClientError> {
+        self.get(&with_query(path(&["audit"]), query)).await
     }
 }

@@ -1,9 +1,12 @@
 //! Who calls.
 //!
-//! Everything but health needs a token. The token of the installation is for whoever may read its folder; a workload has
-//! one of its own, with which it can report about itself and do nothing else.
+//! Everything but health needs a token. The token of the installation is for whoever may read its folder; a user has tokens
+//! of their own, of which only hashes are kept; a workload has one with which it can report about itself and do nothing else.
 
-use crate::sessions::Sessions;
+use crate::{
+    platform::{By, People, Person, Refused, is_same, is_user},
+    sessions::Sessions,
+};
 use berth_types::{Span, Time, WorkloadId};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -11,12 +14,12 @@ use std::sync::Arc;
 /// Who calls, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// A person or program with the token of the installation, acting as this user.
-    Person { user: String },
+    /// A person, or a program that acts for one.
+    Person(Person),
     /// A workload, about itself.
     Workload(WorkloadId),
     /// Who came by a link to a workload's port, and may use that and nothing else.
-    Visitor { user: String, workload: WorkloadId },
+    Visitor { person: Person, workload: WorkloadId },
 }
 
 /// How long who came by a link may stay, in seconds.
@@ -58,6 +61,42 @@ impl TaskTokens {
     }
 }
 
+/// What the token of a user begins with.
+const USER_TOKEN: &str = "berth-";
+
+/// The token of a user, from its number and a secret.
+pub(crate) fn user_token(id: u64, secret: &str) -> String {
+    format!("{USER_TOKEN}{id}-{secret}")
+}
+
+/// What is kept of a token. It has 256 random bits, so that a slow hash would make guessing no harder.
+pub(crate) fn token_hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+/// The number of a user's token.
+fn token_id(token: &str) -> Result<u64, Refused> {
+    let (id, secret) = token[USER_TOKEN.len()..].split_once('-').ok_or(Refused::Malformed)?;
+    let is_secret = secret.len() == 64 && secret.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_secret.then(|| id.parse().ok()).flatten().ok_or(Refused::Malformed)
+}
+
+/// A person within a text that only the server can make.
+pub(crate) fn claim(person: &Person) -> String {
+    let by = match person.by {
+        By::Installation => "i".to_owned(),
+        By::Token(id) => id.to_string(),
+    };
+    format!("{by}.{}", hex(person.user.as_bytes()))
+}
+
+/// The person of such a text.
+pub(crate) fn claimed(text: &str) -> Option<Person> {
+    let (by, user) = text.split_once('.')?;
+    let by = if by == "i" { By::Installation } else { By::Token(by.parse().ok()?) };
+    Some(Person { user: String::from_utf8(unhex(user)?).ok()?, by })
+}
+
 /// Knows who has which token.
 #[derive(Clone)]
 pub(crate) struct Door {
@@ -85,9 +124,9 @@ impl Door {
     }
 
     /// What a browser keeps of a link: for whom, to which workload, until when.
-    pub(crate) fn session(&self, workload: WorkloadId, user: &str, now: Time) -> String {
+    pub(crate) fn session(&self, workload: WorkloadId, person: &Person, now: Time) -> String {
         let until = now + Span::secs(SESSION_SECS);
-        let text = format!("{workload}.{}.{}", until.0, hex(user.as_bytes()));
+        let text = format!("{workload}.{}.{}", until.0, claim(person));
         format!("{text}.{}", keyed(&self.secret, text.as_bytes()))
     }
 
@@ -97,11 +136,10 @@ impl Door {
         if !same(&keyed(&self.secret, text.as_bytes()), mac) {
             return None;
         }
-        let mut parts = text.split('.');
-        let (workload, until, user) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut parts = text.splitn(3, '.');
+        let (workload, until, person) = (parts.next()?, parts.next()?, claimed(parts.next()?)?);
         let until = Time(until.parse().ok()?);
-        let user = String::from_utf8(unhex(user)?).ok()?;
-        (now < until).then_some(Identity::Visitor { user, workload: WorkloadId(workload.parse().ok()?) })
+        (now < until).then_some(Identity::Visitor { person, workload: WorkloadId(workload.parse().ok()?) })
     }
 
     pub(crate) fn tasks(&self) -> TaskTokens {
@@ -114,28 +152,35 @@ impl Door {
     }
 
     /// Who started the server.
-    pub(crate) fn owner(&self) -> &str {
-        &self.owner
+    pub(crate) fn owner(&self) -> Person {
+        Person { user: self.owner.clone(), by: By::Installation }
     }
 
-    /// Who has this token; `user` is who a trusted caller says it acts for.
-    pub(crate) fn identify(&self, token: &str, user: Option<&str>) -> Option<Identity> {
+    /// Who has this token; `user` is who a caller with the token of the installation says it acts for.
+    pub(crate) fn identify(
+        &self,
+        token: &str,
+        user: Option<&str>,
+        people: &People,
+        now: Time,
+    ) -> Result<Identity, Refused> {
         if same(&self.token, token) {
             let user = user.filter(|user| is_user(user)).unwrap_or(&self.owner);
-            return Some(Identity::Person { user: user.into() });
+            return Ok(Identity::Person(Person { user: user.into(), by: By::Installation }));
         }
-        self.tasks.check(token).map(Identity::Workload)
+        if token.starts_with(USER_TOKEN) {
+            return people.holder(token_id(token)?, &token_hash(token), now).map(Identity::Person);
+        }
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Refused::Malformed);
+        }
+        self.tasks.check(token).map(Identity::Workload).ok_or(Refused::Unknown)
     }
-}
-
-fn is_user(user: &str) -> bool {
-    let fits = |letter: char| letter.is_alphanumeric() || "._-@+".contains(letter);
-    !user.is_empty() && user.len() <= 128 && user.chars().all(fits)
 }
 
 /// Compares without telling by its time how much is the same: hashes are compared, not texts.
 pub(crate) fn same(known: &str, given: &str) -> bool {
-    Sha256::digest(known) == Sha256::digest(given)
+    is_same(&token_hash(known), &token_hash(given))
 }
 
 /// A new token.
@@ -158,28 +203,38 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    fn person(user: &str) -> Person {
+        Person { user: user.into(), by: By::Installation }
+    }
+
+    impl Door {
+        fn knows(&self, token: &str, user: Option<&str>) -> Option<Identity> {
+            self.identify(token, user, &People::default(), Time(0)).ok()
+        }
+    }
+
     #[test]
     fn a_workload_is_known_by_its_own_token_only() {
         let door = Door::new("secret".into(), "ada".into());
         let token = door.tasks().token(WorkloadId(7));
-        assert_eq!(door.identify(&token, Some("bob")), Some(Identity::Workload(WorkloadId(7))));
-        assert_eq!(door.identify(&token.replace("w7.", "w8."), None), None);
-        assert_eq!(door.identify("w7.", None), None);
-        assert_eq!(door.identify("", None), None);
-        assert_eq!(Door::new("other".into(), "ada".into()).identify(&token, None), None);
+        assert_eq!(door.knows(&token, Some("bob")), Some(Identity::Workload(WorkloadId(7))));
+        assert_eq!(door.knows(&token.replace("w7.", "w8."), None), None);
+        assert_eq!(door.knows("w7.", None), None);
+        assert_eq!(door.knows("", None), None);
+        assert_eq!(Door::new("other".into(), "ada".into()).knows(&token, None), None);
     }
 
     #[test]
     fn a_visitor_may_see_one_workload_for_a_day() {
         let door = Door::new("secret".into(), "ada".into());
-        let session = door.session(WorkloadId(7), "bob.b@x", Time(1_000));
-        let bob = Some(Identity::Visitor { user: "bob.b@x".into(), workload: WorkloadId(7) });
+        let session = door.session(WorkloadId(7), &person("bob.b@x"), Time(1_000));
+        let bob = Some(Identity::Visitor { person: person("bob.b@x"), workload: WorkloadId(7) });
         assert_eq!(door.visitor(&session, Time(2_000)), bob);
         assert_eq!(door.visitor(&session, Time(1_000) + Span::secs(SESSION_SECS)), None);
         assert_eq!(door.visitor(&session.replacen('7', "8", 1), Time(2_000)), None);
-        assert_eq!(door.identify(&session, None), None, "it is no token");
+        assert_eq!(door.knows(&session, None), None, "it is no token");
         assert_eq!(Door::new("other".into(), "ada".into()).visitor(&session, Time(2_000)), None);
-        for text in ["", ".", "7", "7.9.", "7.9.zz.0"] {
+        for text in ["", ".", "7", "7.9.", "7.9.zz.0", "7.9.i.zz.0"] {
             assert_eq!(door.visitor(text, Time(0)), None, "{text}");
         }
     }
@@ -187,10 +242,10 @@ mod tests {
     #[test]
     fn a_person_is_who_started_the_server_unless_it_says_otherwise() {
         let door = Door::new("secret".into(), "ada".into());
-        let person = |user: &str| Some(Identity::Person { user: user.into() });
-        assert_eq!(door.identify("secret", None), person("ada"));
-        assert_eq!(door.identify("secret", Some("bob")), person("bob"));
-        assert_eq!(door.identify("secret", Some("b\nob")), person("ada"));
-        assert_eq!(door.identify("Secret", None), None);
+        let person = |user: &str| Some(Identity::Person(person(user)));
+        assert_eq!(door.knows("secret", None), person("ada"));
+        assert_eq!(door.knows("secret", Some("bob")), person("bob"));
+        assert_eq!(door.knows("secret", Some("b\nob")), person("ada"));
+        assert_eq!(door.knows("Secret", None), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The folder of an installation: the database, the token, where it listens, volumes, the agent's part.
 
-use crate::{ServerError, auth};
+use crate::{ServerError, auth, platform::People};
 use berth_api::RunningServer;
 use std::{
     fs,
@@ -32,6 +32,16 @@ impl Folder {
     /// Where volumes are.
     pub fn volumes(&self) -> PathBuf {
         self.0.join("volumes")
+    }
+
+    /// Where the audit log is.
+    pub fn audit(&self) -> PathBuf {
+        self.0.join("audit")
+    }
+
+    /// Where users, roles and hashes of tokens are, in front of a cluster.
+    pub(crate) fn people_file(&self) -> PathBuf {
+        self.0.join("people.json")
     }
 
     /// The agent's part.
@@ -78,6 +88,22 @@ impl Folder {
         self.prepare()?;
         let path = self.token_file();
         write_private(&path, token).map_err(ServerError::file("writing the token", &path))
+    }
+
+    /// Everybody who is known, in front of a cluster.
+    pub(crate) fn people(&self) -> Result<People, ServerError> {
+        let path = self.people_file();
+        let damaged =
+            |error| ServerError::file("reading", &path)(io::Error::new(io::ErrorKind::InvalidData, error));
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice::<People>(&text).map_err(damaged),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(People::default()),
+            Err(error) => Err(ServerError::file("reading", &path)(error)),
+        }
+    }
+
+    pub(crate) fn keep_people(&self, people: &People) -> io::Result<()> {
+        write_private(&self.people_file(), &serde_json::to_string(people)?)
     }
 
     pub(crate) fn write_server_file(&self, file: &RunningServer) -> Result<(), ServerError> {

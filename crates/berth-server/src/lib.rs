@@ -12,6 +12,8 @@
 //!
 //! It has no scheduling rule of its own, and knows nothing of how a task is run.
 
+mod attempts;
+mod audit;
 mod auth;
 mod beside;
 mod clock;

@@ -112,6 +112,8 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     let door = Door::new(token, config.user.clone());
     let (mut platform, seq) = controller::load(&store, &config.policy, start.snapshot.as_ref())?;
 
+    let audit = crate::audit::Audit::open(&folder.audit())
+        .map_err(ServerError::file("opening the audit log in", &folder.audit()))?;
     let listener = tokio::net::TcpListener::bind(config.listen)
         .await
         .map_err(|source| ServerError::Listen { address: config.listen, source })?;
@@ -211,6 +213,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         mirror: None,
         messages: messages.clone(),
         door: door.clone(),
+        audit,
         folder: folder.clone(),
         declared,
         started: now,
@@ -273,7 +276,7 @@ impl Running {
 
     /// A link to the dashboard that signs in whoever started this, once.
     pub fn dashboard_link(&self) -> Option<String> {
-        let (code, _) = self.door.sessions().link(self.door.owner(), self.shared.now()).ok()?;
+        let (code, _) = self.door.sessions().link(&self.door.owner(), self.shared.now()).ok()?;
         Some(format!("http://{}/#code={code}", self.address))
     }
 

@@ -48,6 +48,8 @@ pub async fn serve(
     folder.prepare()?;
     let (store, start) = Store::open(&folder.store(), &Settings::default())?;
     let door = Door::new(folder.token()?, serving.user.clone());
+    let audit = crate::audit::Audit::open(&folder.audit())
+        .map_err(ServerError::file("opening the audit log in", &folder.audit()))?;
     let listener = tokio::net::TcpListener::bind(serving.listen)
         .await
         .map_err(|source| ServerError::Listen { address: serving.listen, source })?;
@@ -61,6 +63,7 @@ pub async fn serve(
     let ports_address =
         ports.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
     platform.set_address(format!("http://{ports_address}"));
+    platform.set_people(folder.people()?);
     let shared = Arc::new(Shared {
         platform: RwLock::new(platform),
         seq: AtomicU64::new(start.last_seq),
@@ -71,7 +74,7 @@ pub async fn serve(
     });
     let (store, feed) = (Arc::new(store), Arc::new(Feed::new(start.last_seq)));
     let history = History::new(Arc::clone(&store), Arc::clone(&feed));
-    let mirror = Mirror::start(cluster, Arc::clone(&shared), policy, history);
+    let mirror = Mirror::start(cluster, Arc::clone(&shared), policy, history, folder.clone());
     // Commands go to the cluster, so nobody listens here.
     let (messages, _) = mpsc::channel();
     let (ask_stop, mut stop_asked) = oneshot::channel::<Shutdown>();
@@ -84,6 +87,7 @@ pub async fn serve(
         mirror: Some(mirror),
         messages,
         door,
+        audit,
         folder: folder.clone(),
         declared: false,
         started: (serving.clock)(),

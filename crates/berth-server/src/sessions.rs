@@ -7,7 +7,10 @@
 //! Both follow from a secret, so that a restart signs nobody out; only codes of links, which are good for minutes, are
 //! remembered.
 
-use crate::auth::{hex, new_token, same};
+use crate::{
+    auth::{claim, claimed, hex, new_token, same},
+    platform::Person,
+};
 use berth_types::{Span, Time};
 use sha2::{Digest, Sha256};
 use std::{
@@ -27,12 +30,12 @@ const LINKS_MAX: usize = 256;
 pub(crate) struct Sessions {
     secret: [u8; 32],
     /// Of each link, the hash of its code: for whom, and until when.
-    links: Mutex<BTreeMap<[u8; 32], (String, Time)>>,
+    links: Mutex<BTreeMap<[u8; 32], (Person, Time)>>,
 }
 
 /// Somebody who has just signed in.
 pub(crate) struct SignedIn {
-    pub(crate) user: String,
+    pub(crate) person: Person,
     pub(crate) cookie: String,
     pub(crate) key: String,
     pub(crate) until: Time,
@@ -56,7 +59,7 @@ impl Sessions {
     }
 
     /// The code of a new link.
-    pub(crate) fn link(&self, user: &str, now: Time) -> io::Result<(String, Time)> {
+    pub(crate) fn link(&self, person: &Person, now: Time) -> io::Result<(String, Time)> {
         let code = new_token()?[..32].to_owned();
         let until = now + LINK;
         let mut links = self.lock();
@@ -65,35 +68,35 @@ impl Sessions {
             let oldest = links.iter().min_by_key(|(_, (_, until))| *until).map(|(hash, _)| *hash);
             oldest.map(|hash| links.remove(&hash));
         }
-        links.insert(Sha256::digest(&code).into(), (user.to_owned(), until));
+        links.insert(Sha256::digest(&code).into(), (person.clone(), until));
         Ok((code, until))
     }
 
     /// For whom a link was made; it is used up by that.
-    pub(crate) fn redeem(&self, code: &str, now: Time) -> Option<String> {
+    pub(crate) fn redeem(&self, code: &str, now: Time) -> Option<Person> {
         let hash: [u8; 32] = Sha256::digest(code).into();
-        let (user, until) = self.lock().remove(&hash)?;
-        (until > now).then_some(user)
+        let (person, until) = self.lock().remove(&hash)?;
+        (until > now).then_some(person)
     }
 
     /// Signs somebody in.
-    pub(crate) fn sign_in(&self, user: &str, now: Time) -> SignedIn {
+    pub(crate) fn sign_in(&self, person: &Person, now: Time) -> SignedIn {
         let until = now + SESSION;
-        let claim = format!("{}.{}", until.0, hex(user.as_bytes()));
+        let claim = format!("{}.{}", until.0, claim(person));
         let cookie = format!("{claim}.{}", self.keyed("cookie", &claim));
         let key = self.keyed("page", &cookie);
-        SignedIn { user: user.to_owned(), cookie, key, until }
+        SignedIn { person: person.clone(), cookie, key, until }
     }
 
     /// Who has this cookie and its key, and until when.
-    pub(crate) fn check(&self, cookie: &str, key: &str, now: Time) -> Option<(String, Time)> {
+    pub(crate) fn check(&self, cookie: &str, key: &str, now: Time) -> Option<(Person, Time)> {
         let (claim, mac) = cookie.rsplit_once('.')?;
         if !same(&self.keyed("cookie", claim), mac) || !same(&self.keyed("page", cookie), key) {
             return None;
         }
-        let (until, user) = claim.split_once('.')?;
+        let (until, person) = claim.split_once('.')?;
         let until = Time(until.parse().ok()?);
-        (until > now).then_some((unhex(user)?, until))
+        (until > now).then_some((claimed(person)?, until))
     }
 
     /// Hashed twice, the secret first each time: nothing can be appended to what is hashed.
@@ -103,31 +106,30 @@ impl Sessions {
         hex(&outer.finalize())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], (String, Time)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], (Person, Time)>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn unhex(text: &str) -> Option<String> {
-    let digits: Option<Vec<u8>> = text
-        .as_bytes()
-        .chunks(2)
-        .map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok())
-        .collect();
-    String::from_utf8(digits?).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::By;
+
+    fn person(user: &str) -> Person {
+        Person { user: user.into(), by: By::Token(7) }
+    }
 
     #[test]
     fn a_cookie_opens_nothing_without_the_key_of_its_page() {
         let sessions = Sessions::new("secret");
-        let SignedIn { cookie, key, until, .. } = sessions.sign_in("ada@x", Time(1_000));
-        assert_eq!(sessions.check(&cookie, &key, Time(2_000)), Some(("ada@x".into(), until)));
+        let SignedIn { cookie, key, until, .. } = sessions.sign_in(&person("ada@x"), Time(1_000));
+        assert_eq!(sessions.check(&cookie, &key, Time(2_000)), Some((person("ada@x"), until)));
         assert_eq!(sessions.check(&cookie, "", Time(2_000)), None);
-        assert_eq!(sessions.check(&cookie, &sessions.sign_in("bob", Time(1_000)).key, Time(2_000)), None);
+        assert_eq!(
+            sessions.check(&cookie, &sessions.sign_in(&person("bob"), Time(1_000)).key, Time(2_000)),
+            None
+        );
         assert_eq!(sessions.check(&cookie, &key, until), None, "it ends");
         assert_eq!(Sessions::new("other").check(&cookie, &key, Time(2_000)), None);
     }
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn nobody_makes_a_longer_or_another_session_of_theirs() {
         let sessions = Sessions::new("secret");
-        let SignedIn { cookie, key, .. } = sessions.sign_in("ada", Time(1_000));
+        let SignedIn { cookie, key, .. } = sessions.sign_in(&person("ada"), Time(1_000));
         let (until, rest) = cookie.split_once('.').expect("has parts");
         for forged in [
             format!("{}.{rest}", until.to_owned() + "0"),
@@ -150,11 +152,11 @@ mod tests {
     #[test]
     fn a_link_is_good_once_and_for_a_while() {
         let sessions = Sessions::new("secret");
-        let (code, until) = sessions.link("ada", Time(1_000)).expect("there is randomness");
+        let (code, until) = sessions.link(&person("ada"), Time(1_000)).expect("there is randomness");
         assert_eq!(sessions.redeem("wrong", Time(1_000)), None);
-        assert_eq!(sessions.redeem(&code, Time(1_000)), Some("ada".into()));
+        assert_eq!(sessions.redeem(&code, Time(1_000)), Some(person("ada")));
         assert_eq!(sessions.redeem(&code, Time(1_000)), None, "once");
-        let (code, _) = sessions.link("ada", Time(1_000)).expect("there is randomness");
+        let (code, _) = sessions.link(&person("ada"), Time(1_000)).expect("there is randomness");
         assert_eq!(sessions.redeem(&code, until), None, "for a while");
     }
 
@@ -162,7 +164,7 @@ mod tests {
     fn links_that_nobody_uses_do_not_pile_up() {
         let sessions = Sessions::new("secret");
         for second in 0..2 * LINKS_MAX as u64 {
-            sessions.link("ada", Time(second)).expect("there is randomness");
+            sessions.link(&person("ada"), Time(second)).expect("there is randomness");
         }
         assert_eq!(sessions.lock().len(), LINKS_MAX);
     }

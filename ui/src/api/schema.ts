@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read what people did and tried: all of it for an admin, of what they lead for others */
+        get: operations["people_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/backup": {
         parameters: {
             query?: never;
@@ -248,6 +265,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/roles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List roles that people have, where one may grant them, and one's own */
+        get: operations["people_list_roles"];
+        put?: never;
+        /** Grant a role; never above one's own, or outside of one's scope */
+        post: operations["people_grant_role"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/roles/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take a role back */
+        post: operations["people_revoke_role"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/series": {
         parameters: {
             query?: never;
@@ -335,6 +387,76 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List tokens: one's own, and everybody's for an admin; never their secrets */
+        get: operations["people_list_tokens"];
+        put?: never;
+        /** Make a token; its secret is shown this once */
+        post: operations["people_create_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revoke a token */
+        delete: operations["people_revoke_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List users: all for whoever leads something, oneself otherwise */
+        get: operations["people_list_users"];
+        put?: never;
+        /** Make a user */
+        post: operations["people_create_user"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Delete a user, with all roles and tokens */
+        delete: operations["people_delete_user"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes": {
         parameters: {
             query?: never;
@@ -365,6 +487,23 @@ export interface paths {
         post?: never;
         /** Delete a volume that nothing uses; its folder is put away */
         delete: operations["volumes_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/whoami": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show who calls, and what they may do */
+        get: operations["people_who_am_i"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -631,6 +770,45 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Something that somebody did, or tried. */
+        AuditEntry: {
+            /** @description What: the method and the route. */
+            action: string;
+            /** @description When. */
+            at: components["schemas"]["Timestamp"];
+            /** @description By what: `installation`, `token NAME`, `workload`, `link`. */
+            by?: string | null;
+            /** @description From which address. */
+            from: string;
+            /** @description Why it was refused. */
+            problem?: string | null;
+            /** @description The project it was about, if it was about one. */
+            project?: string | null;
+            /**
+             * Format: int64
+             * @description Its number, rising.
+             */
+            seq: number;
+            /**
+             * Format: int32
+             * @description The status of the answer.
+             */
+            status: number;
+            /** @description To what. */
+            target: string;
+            /** @description Who; none when nobody knows. */
+            user?: string | null;
+        };
+        /** @description Entries of the audit log, the oldest first. */
+        AuditList: {
+            /**
+             * Format: int64
+             * @description Go on after this entry.
+             */
+            cursor: number;
+            /** @description The entries. */
+            items: components["schemas"]["AuditEntry"][];
+        };
         /** @description A backup that was written. */
         Backup: {
             /**
@@ -870,6 +1048,20 @@ export interface components {
          * @example 0.5
          */
         GpuAmount: number;
+        /** @description A role that somebody has in a scope. */
+        Grant: {
+            /** @description Which role. */
+            role: components["schemas"]["Role"];
+            /** @description Where: `all`, `department/NAME` or `project/NAME`. */
+            scope: string;
+            /** @description Who has it. */
+            user: string;
+        };
+        /** @description Roles that people have. */
+        GrantList: {
+            /** @description The roles, by user. */
+            items: components["schemas"]["Grant"][];
+        };
         /** @description Who holds what a waiting workload needs. */
         Held: {
             /** @description GPUs it holds on nodes the waiting workload may use. */
@@ -1254,6 +1446,11 @@ export interface components {
          * @enum {string}
          */
         Restart: "gang" | "worker";
+        /**
+         * @description What somebody may do within a scope. Later ones may less.
+         * @enum {string}
+         */
+        Role: "admin" | "department-lead" | "project-lead" | "researcher" | "viewer";
         /** @description A workload on a device. */
         RunningOn: {
             /** @description Its share. */
@@ -1383,6 +1580,65 @@ export interface components {
          * @example 2026-11-17T08:00:00.000Z
          */
         Timestamp: string;
+        /** @description A token as it is listed: never the secret. */
+        Token: {
+            /** @description When it was made. */
+            created_at: components["schemas"]["Timestamp"];
+            /** @description When it ends. */
+            expires_at: components["schemas"]["Timestamp"];
+            /**
+             * Format: int64
+             * @description Its number.
+             */
+            id: number;
+            /** @description What it is for. */
+            name: string;
+            /** @description Whose it is. */
+            user: string;
+        };
+        /** @description Tokens, by number. */
+        TokenList: {
+            /** @description The tokens. */
+            items: components["schemas"]["Token"][];
+        };
+        /** @description A token that was just made; the secret is shown this once. */
+        TokenMade: {
+            /** @description What to show the server. */
+            secret: string;
+            /** @description The token. */
+            token: components["schemas"]["Token"];
+        };
+        /** @description A token to be made. */
+        TokenRequest: {
+            /**
+             * Format: int64
+             * @description After how many seconds it is good for nothing; 90 days when absent, a year at most.
+             */
+            expires_secs?: number | null;
+            /** @description What it is for, in a word. */
+            name: string;
+            /** @description For whom; the caller when absent. */
+            user?: string | null;
+        };
+        /** @description A user. */
+        User: {
+            /** @description When it was made. */
+            created_at: components["schemas"]["Timestamp"];
+            /** @description The name. */
+            name: string;
+            /** @description What the user may do, where. */
+            roles: components["schemas"]["Grant"][];
+        };
+        /** @description Users, by name. */
+        UserList: {
+            /** @description The users. */
+            items: components["schemas"]["User"][];
+        };
+        /** @description A user to be made. */
+        UserRequest: {
+            /** @description The name. */
+            name: string;
+        };
         /** @description A named folder that workloads share. */
         Volume: {
             /** @description When it was made. */
@@ -1467,6 +1723,16 @@ export interface components {
             };
             /** @description What the person should know, such as quotas above what the cluster has. */
             warnings?: string[];
+        };
+        /** @description Who calls, as the server sees it. */
+        WhoAmI: {
+            expires_at?: components["schemas"]["Timestamp"] | null;
+            /** @description What the user may do, where. */
+            roles: components["schemas"]["Grant"][];
+            /** @description The name of the token that was shown; none for the token of the installation. */
+            token?: string | null;
+            /** @description The user. */
+            user: string;
         };
         /** @description Why a workload waits, or that it does not. */
         Why: {
@@ -1823,6 +2089,42 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    people_list: {
+        parameters: {
+            query?: {
+                /** @description After this entry; the newest when absent. */
+                after?: number;
+                /** @description At most so many. */
+                limit?: number;
+                /** @description Of this user. */
+                user?: string;
+                /** @description About this project. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     cluster_backup: {
         parameters: {
             query?: never;
@@ -2437,6 +2739,95 @@ export interface operations {
             };
         };
     };
+    people_list_roles: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_grant_role: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Grant"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grant"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_revoke_role: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Grant"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grant"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     events_series_names: {
         parameters: {
             query?: never;
@@ -2637,6 +3028,176 @@ export interface operations {
             };
         };
     };
+    people_list_tokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_create_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenMade"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_revoke_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_list_users: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_create_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_delete_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     volumes_list: {
         parameters: {
             query?: never;
@@ -2714,6 +3275,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_who_am_i: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhoAmI"];
+                };
             };
             "4XX": {
                 headers: {

@@ -2,9 +2,10 @@
 
 use super::{Cluster, RequestKey, Wish, differences::differences, history::History};
 use crate::{
+    Folder,
     controller::{Command, Key, SAMPLE_EVERY, Shared, store_problem},
     feed::Told,
-    platform::{Happened, Logged, Platform, Stop},
+    platform::{Happened, Logged, PeopleChange, Platform, Stop},
     samples,
 };
 use berth_api::{Code, Problem, Submitted};
@@ -28,6 +29,7 @@ pub(crate) struct Mirror {
     /// Counts pictures.
     drawn: watch::Receiver<u64>,
     history: Arc<History>,
+    folder: Folder,
 }
 
 /// What draws pictures.
@@ -45,11 +47,13 @@ impl Mirror {
         shared: Arc<Shared>,
         policy: Policy,
         history: History,
+        folder: Folder,
     ) -> Self {
         let (drawn, pictures) = watch::channel(0u64);
         let history = Arc::new(history);
         let mut changes = cluster.changes();
-        let mirror = Self { cluster: Arc::clone(&cluster), drawn: pictures, history: Arc::clone(&history) };
+        let mirror =
+            Self { cluster: Arc::clone(&cluster), drawn: pictures, history: Arc::clone(&history), folder };
         let drawing = Arc::new(Drawing { cluster, shared, policy, history });
         // What happened while nobody looked is not known.
         drawing.draw(|_, _| Vec::new());
@@ -127,6 +131,7 @@ impl Mirror {
             let mut copy = shared.read().clone();
             let answer = command(&mut copy, shared.now())?;
             let happened = copy.take_news().logged;
+            self.keep_people(shared, &happened)?;
             let wishes: Result<Vec<Wish>, Problem> =
                 happened.iter().filter_map(|logged| wish(&shared.read(), &copy, logged, key)).collect();
             (answer, wishes?)
@@ -135,6 +140,26 @@ impl Mirror {
         self.shown(shared, &wishes).await;
         shared.commands.fetch_add(1, Ordering::Relaxed);
         Ok(with_identity(&shared.read(), answer, &wishes))
+    }
+
+    /// A cluster has no room for people, so they are kept in a file here. What happened to the copy happens to what is shown,
+    /// change by change, so that two at once lose nothing.
+    fn keep_people(&self, shared: &Shared, happened: &[Logged]) -> Result<(), Problem> {
+        let change = |logged: &Logged| match &logged.happened {
+            Happened::People { change } => Some(change.clone()),
+            _ => None,
+        };
+        let changes: Vec<PeopleChange> = happened.iter().filter_map(change).collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut known = shared.platform.write().unwrap_or_else(PoisonError::into_inner);
+        let before = known.people().clone();
+        changes.iter().for_each(|change| known.on_people(change, shared.now()));
+        self.folder.keep_people(known.people()).map_err(|error| {
+            known.set_people(before);
+            Problem::new(Code::ReadOnly, format!("users and roles could not be written: {error}"))
+        })
     }
 
     /// Waits until the picture shows what the cluster accepted. It did accept it, so a late picture is no failure.
@@ -157,7 +182,7 @@ impl Mirror {
 impl Drawing {
     /// Draws a picture, and tells what is different in it.
     fn draw(&self, differences: impl Fn(&Platform, &Platform) -> Vec<Told>) {
-        let platform = match Platform::of_cluster(self.policy.clone(), self.cluster.image()) {
+        let mut platform = match Platform::of_cluster(self.policy.clone(), self.cluster.image()) {
             Ok(mut platform) => {
                 platform.set_address(self.shared.read().address().to_owned());
                 platform
@@ -168,6 +193,7 @@ impl Drawing {
         let told = differences(&self.shared.read(), &platform);
         let before = {
             let mut known = self.shared.platform.write().unwrap_or_else(PoisonError::into_inner);
+            platform.set_people(known.people().clone());
             *known = platform;
             self.shared.seq.fetch_add(told.len() as u64, Ordering::AcqRel)
         };

@@ -1,15 +1,20 @@
 //! The half of a session that the browser keeps.
 
 use super::{state::AppState, text_of};
+use crate::platform::Person;
 use axum::http::{HeaderMap, header};
 use berth_types::Time;
 
 /// Who is signed in, and until when: by the cookie, together with the key that the page sends.
-pub(super) fn session(state: &AppState, headers: &HeaderMap) -> Option<(String, Time)> {
+pub(super) fn session(state: &AppState, headers: &HeaderMap) -> Option<(Person, Time)> {
     let key = text_of(headers, berth_api::PAGE_HEADER)?;
     let sessions = state.door.sessions();
     let cookie = value(headers, &sessions.cookie_name())?;
-    sessions.check(cookie, key, state.shared.now())
+    let now = state.shared.now();
+    let (person, until) = sessions.check(cookie, key, now)?;
+    // Whoever signed in with a token is signed in for as long as that counts.
+    state.shared.read().people().standing(&person, now).ok()?;
+    Some((person, until))
 }
 
 fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

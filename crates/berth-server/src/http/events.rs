@@ -2,9 +2,12 @@
 
 use super::{
     ApiError,
-    state::{Answer, AppState, Query},
+    state::{Answer, AppState, Caller, Query},
 };
-use crate::feed::{self, Told};
+use crate::{
+    feed::{self, Told},
+    platform::{Act, PeopleChange, Person, Place, Sight},
+};
 use axum::{
     extract::State,
     http::HeaderMap,
@@ -34,15 +37,23 @@ const POINTS_USUAL: u64 = 600;
     responses((status = 200, body = EventList), (status = "4XX", body = Problem)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Query(query): Query<EventQuery>,
 ) -> Result<Response, ApiError> {
+    let seen = Seen::of(&state, &person);
     let limit = query.limit.or(query.last).unwrap_or(100).clamp(1, berth_api::PAGE_MAX);
     let last = state.feed.last();
-    let page = state.load(move |store| page(store, &query, limit, last)).await?;
+    let page = state.load(move |store| page(store, &seen, &query, limit, last)).await?;
     Ok(Answer(page).into_response())
 }
 
-fn page(store: &Store, query: &EventQuery, limit: usize, last: u64) -> Result<EventList, StoreError> {
+fn page(
+    store: &Store,
+    seen: &Seen,
+    query: &EventQuery,
+    limit: usize,
+    last: u64,
+) -> Result<EventList, StoreError> {
     let newest_only = query.after.is_none();
     // Without a place to begin, the newest are meant.
     let mut after = query.after.unwrap_or_else(|| last.saturating_sub(LOOKED_AT_MAX as u64));
@@ -55,7 +66,7 @@ fn page(store: &Store, query: &EventQuery, limit: usize, last: u64) -> Result<Ev
         for event in events {
             let told: Told = event.body.read()?;
             let event = feed::event(event.seq, event.at, &event.kind, told.about);
-            if !fits(query, &event) {
+            if !seen.event(&event) || !fits(query, &event) {
                 continue;
             }
             if items.len() == limit {
@@ -72,6 +83,49 @@ fn page(store: &Store, query: &EventQuery, limit: usize, last: u64) -> Result<Ev
     Ok(EventList { items: items.into(), cursor: after })
 }
 
+/// What somebody sees of what happens.
+struct Seen {
+    sight: Sight,
+    /// Users, roles and tokens are shown to those who rule over all of them.
+    people: bool,
+    user: String,
+}
+
+impl Seen {
+    fn of(state: &AppState, person: &Person) -> Self {
+        let platform = state.shared.read();
+        Self {
+            sight: platform.sight(person),
+            people: platform.is_allowed(person, Act::Rule, Place::Everywhere),
+            user: person.user.clone(),
+        }
+    }
+
+    fn event(&self, event: &Event) -> bool {
+        if PeopleChange::is_kind(&event.kind) {
+            return self.people;
+        }
+        match &event.project {
+            Some(project) => self.sight.project(project),
+            None => self.sight.is_all() || event.node.is_some(),
+        }
+    }
+
+    fn series(&self, name: &str) -> bool {
+        match name.split_once('/') {
+            Some(("gpus_allocated", project)) => self.sight.project(project),
+            Some(("gpus_by_user", user)) => self.sight.is_all() || user == self.user,
+            _ => true,
+        }
+    }
+
+    fn samples(&self, samples: &Samples) -> Samples {
+        let mut samples = samples.clone();
+        samples.values.retain(|name, _| self.series(name));
+        samples
+    }
+}
+
 fn fits(query: &EventQuery, event: &Event) -> bool {
     let of_project = query.project.as_ref().is_none_or(|project| event.project.as_ref() == Some(project));
     let of_workload = query.workload.as_ref().is_none_or(|wanted| {
@@ -86,6 +140,7 @@ fn fits(query: &EventQuery, event: &Event) -> bool {
     responses((status = 200, content_type = "text/event-stream", body = Event), (status = "4XX", body = Problem)))]
 pub(crate) async fn stream(
     State(state): State<AppState>,
+    Caller(person): Caller,
     headers: HeaderMap,
     Query(query): Query<EventQuery>,
 ) -> Result<Response, ApiError> {
@@ -104,7 +159,7 @@ pub(crate) async fn stream(
         return Err(ApiError(problem));
     }
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
-    tokio::spawn(follow(state, query, after, sender));
+    tokio::spawn(follow(state, person, query, after, sender));
     let stream = Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default());
     Ok(stream.into_response())
 }
@@ -112,6 +167,7 @@ pub(crate) async fn stream(
 /// Sends events until nobody listens or the server ends.
 async fn follow(
     state: AppState,
+    person: Person,
     query: EventQuery,
     mut after: u64,
     sender: mpsc::Sender<Result<SseEvent, Infallible>>,
@@ -130,9 +186,13 @@ async fn follow(
                 Err(_) => return,
             },
         };
+        if state.shared.read().people().standing(&person, state.shared.now()).is_err() {
+            return;
+        }
+        let seen = Seen::of(&state, &person);
         for event in &events {
             after = event.seq;
-            if !fits(&query, event) {
+            if !seen.event(event) || !fits(&query, event) {
                 continue;
             }
             if sender.send(Ok(sse(&state, event, query.objects))).await.is_err() {
@@ -153,7 +213,7 @@ async fn follow(
             };
             let noted = is_noted.then(|| notes.borrow_and_update().clone()).flatten();
             if let Some(noted) = noted
-                && sender.send(Ok(samples(&noted))).await.is_err()
+                && sender.send(Ok(samples(&seen.samples(&noted)))).await.is_err()
             {
                 return;
             }
@@ -204,8 +264,13 @@ fn finished(state: &AppState, id: WorkloadId) -> Option<berth_api::Workload> {
 /// List the names of all series
 #[utoipa::path(get, path = "/api/v1/series", tag = "events",
     responses((status = 200, body = SeriesList), (status = "4XX", body = Problem)))]
-pub(crate) async fn series_names(State(state): State<AppState>) -> Result<Response, ApiError> {
-    let items = state.load(|store| store.load_series_names()).await?;
+pub(crate) async fn series_names(
+    State(state): State<AppState>,
+    Caller(person): Caller,
+) -> Result<Response, ApiError> {
+    let seen = Seen::of(&state, &person);
+    let mut items = state.load(|store| store.load_series_names()).await?;
+    items.retain(|name| seen.series(name));
     Ok(Answer(SeriesList { items }).into_response())
 }
 
@@ -214,8 +279,13 @@ pub(crate) async fn series_names(State(state): State<AppState>) -> Result<Respon
     responses((status = 200, body = Series), (status = "4XX", body = Problem)))]
 pub(crate) async fn series_points(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Query(query): Query<SeriesQuery>,
 ) -> Result<Response, ApiError> {
+    if !Seen::of(&state, &person).series(&query.name) {
+        let text = format!("{} may not see the series {}", person.user, crate::names::shown(&query.name));
+        return Err(ApiError(Problem::new(Code::Forbidden, text)));
+    }
     let now = state.shared.now();
     let to = query.to.map_or(Time(now.0 + 1), |to| to.0);
     let from = query.from.map_or(Time(to.0.saturating_sub(86_400_000)), |from| from.0);

@@ -1,19 +1,23 @@
 //! The API over HTTP. Handlers read, ask the controller, and say what it answers; nothing is decided here.
 
+mod audit;
 mod cluster;
 mod cookie;
 mod dashboard;
 mod events;
+mod guard;
 mod logs;
 mod nodes;
 mod openapi;
 mod owners;
+mod people;
 mod ports;
 mod proxy;
 mod sessions;
 mod shell;
 mod sockets;
 mod state;
+mod table;
 mod volumes;
 mod workloads;
 
@@ -23,7 +27,7 @@ pub(crate) use state::{AppState, Parts};
 
 use crate::{
     auth::{self, Identity},
-    platform,
+    platform::{self, Refused},
 };
 use axum::{
     Router,
@@ -31,10 +35,12 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use berth_api::{Code, Problem};
-use std::future::IntoFuture;
+use berth_types::Span;
+use guard::Guarded;
+use std::{future::IntoFuture, net::SocketAddr};
 use tokio::{net::TcpListener, sync::oneshot};
 
 /// Serves until it is told to stop: the API and the dashboard at one address, and ports of workloads at another. What a
@@ -52,6 +58,8 @@ pub(crate) async fn serve(
         let _ = stop.await;
         state.feed.close();
     };
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    let workloads = workloads.into_make_service_with_connect_info::<SocketAddr>();
     let served = axum::serve(listener, app).with_graceful_shutdown(stopped).into_future();
     let ports =
         axum::serve(ports, workloads).with_graceful_shutdown(async move { closed.feed.closed().await });
@@ -73,58 +81,15 @@ fn ports_router(state: AppState) -> Router {
     Router::new()
         .fallback(proxy::serve)
         .layer(middleware::from_fn_with_state(state.clone(), authenticate_visitor))
+        .layer(middleware::from_fn_with_state(state.clone(), audit::note))
         .with_state(state)
 }
 
 fn router(state: AppState) -> Router {
-    let api = Router::new()
-        .route("/cluster", get(cluster::show))
-        .route("/backup", post(cluster::backup))
-        .route("/shutdown", post(cluster::shutdown))
-        .route("/ping", post(cluster::ping))
-        .route("/projects", get(owners::list_projects).post(owners::create_project))
-        .route(
-            "/projects/{name}",
-            get(owners::show_project).patch(owners::update_project).delete(owners::delete_project),
-        )
-        .route("/departments", get(owners::list_departments).post(owners::create_department))
-        .route(
-            "/departments/{name}",
-            get(owners::show_department).patch(owners::update_department).delete(owners::delete_department),
-        )
-        .route("/nodes", get(nodes::list))
-        .route("/nodes/{name}", get(nodes::show))
-        .route("/nodes/{name}/{action}", post(nodes::act))
-        .route("/workloads", get(workloads::list).post(workloads::submit))
-        .route("/workloads/{id}", get(workloads::show_id))
-        .route("/workloads/{project}/{name}", get(workloads::show).delete(workloads::delete))
-        .route("/workloads/{project}/{name}/suspend", post(workloads::suspend))
-        .route("/workloads/{project}/{name}/resume", post(workloads::resume))
-        .route("/workloads/{project}/{name}/why", get(workloads::why))
-        .route("/workloads/{project}/{name}/logs", get(logs::read))
-        .route("/workloads/{project}/{name}/attach", get(shell::attach))
-        .route("/workloads/{project}/{name}/connect", get(shell::connect))
-        .route("/workloads/{project}/{name}/link", post(proxy::link))
-        .route("/events", get(events::list))
-        .route("/events/stream", get(events::stream))
-        .route("/series", get(events::series_names))
-        .route("/series/points", get(events::series_points))
-        .route("/session", get(sessions::show).delete(sessions::sign_out))
-        .route("/session/links", post(sessions::link))
-        .route("/volumes", get(volumes::list).post(volumes::create))
-        .route("/volumes/{name}", axum::routing::delete(volumes::delete))
-        // Everything above is for people; a workload may speak of itself only.
-        .layer(middleware::from_fn(people_only))
-        .route("/report", post(workloads::report))
-        .route("/checkpoint", post(workloads::checkpoint))
-        .route("/world", get(workloads::world))
-        // A worker may reach the others of its own workload.
-        .route("/workloads/{project}/{name}/exec", get(shell::exec))
-        .fallback(no_such_route);
-    Router::new()
-        .nest("/api/v1", api)
-        .route("/metrics", get(cluster::metrics).layer(middleware::from_fn(people_only)))
-        .route("/openapi.json", get(openapi::serve))
+    let guarded = Guarded { router: Router::new(), state: state.clone() };
+    table::routes(guarded)
+        .router
+        .route("/api/{*rest}", any(no_such_route))
         .fallback(proxy::serve)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(state.clone(), authenticate))
@@ -135,6 +100,7 @@ fn router(state: AppState) -> Router {
         .route("/api/v1/session", post(sessions::sign_in))
         .merge(dashboard::router())
         .layer(DefaultBodyLimit::max(berth_api::BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(state.clone(), audit::note))
         .layer(middleware::from_fn(tell_release))
         .with_state(state)
 }
@@ -150,49 +116,101 @@ async fn wrong_method(request: Request) -> ApiError {
 
 /// Lets nobody in without a token, or the session of a page.
 async fn authenticate(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    let person = person(&state, headers);
-    let page = || cookie::session(&state, headers).map(|(user, _)| Identity::Person { user });
-    enter(person.or_else(page), request, next).await
+    let identity = match bearer(&state, &request) {
+        Ok(None) if !request.headers().contains_key(header::AUTHORIZATION) => {
+            Ok(cookie::session(&state, request.headers()).map(|(person, _)| Identity::Person(person)))
+        }
+        Ok(None) => Err(Refused::Malformed),
+        known => known,
+    };
+    enter(&state, identity, request, next).await
 }
 
 /// Lets nobody near a workload's port without a token, or the link that was made for it.
 async fn authenticate_visitor(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let identity = match person(&state, request.headers()) {
-        Some(person) => Some(person),
-        None => match visitor(&state, &request) {
-            Ok(visitor) => visitor,
+    let identity = match bearer(&state, &request) {
+        Ok(Some(person)) => Ok(Some(person)),
+        // What a notebook is shown may be a password of its own, which is none of ours.
+        other => match visitor(&state, &request) {
+            Ok(Some(visitor)) => Ok(Some(visitor)),
+            Ok(None) => other,
             Err(response) => return *response,
         },
     };
-    enter(identity, request, next).await
+    enter(&state, identity, request, next).await
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "))
+/// Who has the token that is shown, if one is.
+fn bearer(state: &AppState, request: &Request) -> Result<Option<Identity>, Refused> {
+    let headers = request.headers();
+    let shown =
+        text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
+    let Some(token) = shown else { return Ok(None) };
+    let user = text_of(headers, berth_api::USER_HEADER);
+    let now = state.shared.now();
+    state.door.identify(token, user, state.shared.read().people(), now).map(Some)
 }
 
-fn person(state: &AppState, headers: &HeaderMap) -> Option<Identity> {
-    state.door.identify(bearer(headers)?, text_of(headers, berth_api::USER_HEADER))
-}
-
-async fn enter(identity: Option<Identity>, mut request: Request, next: Next) -> Response {
+async fn enter(
+    state: &AppState,
+    identity: Result<Option<Identity>, Refused>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let now = state.shared.now();
+    let from = audit::address(&request).map(|address| address.ip());
+    let key = from.map(|from| from.to_string()).unwrap_or_default();
+    // Everybody on this machine has the same address, so there a token is looked at whatever others tried.
+    if (identity.is_err() || !from.is_some_and(|from| from.is_loopback()))
+        && let Some(wait) = state.failures.wait(&key, now)
+    {
+        return too_often(wait, "too many unknown tokens came from this address");
+    }
     match identity {
-        Some(identity) => {
-            request.extensions_mut().insert(identity);
-            next.run(request).await
+        Ok(Some(identity)) => {
+            request.extensions_mut().insert(identity.clone());
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(audit::Knew(identity));
+            response
         }
-        None => {
-            let headers = request.headers();
-            let has_token = bearer(headers).is_some();
-            let detail = if has_token { "the token is not known here" } else { "a token is needed" };
-            let problem = Problem::new(Code::Unauthenticated, detail).hint(
-                "the token is in the file `token` of the server's folder; set BERTH_TOKEN to it. For a browser, `berth url NAME` \
-                 prints a link that is good once",
-            );
-            proxy::problem(headers, problem)
+        Ok(None) => {
+            let problem = Problem::new(Code::Unauthenticated, "a token is needed").hint(WHERE_TOKENS_ARE);
+            proxy::problem(request.headers(), problem)
+        }
+        Err(refused) => {
+            state.failures.count(&key, now);
+            proxy::problem(request.headers(), refusal(refused))
         }
     }
+}
+
+const WHERE_TOKENS_ARE: &str = "`berth login` keeps one of yours; that of the installation is in the file `token` of its \
+     folder, and BERTH_TOKEN can be set to it. For a browser, `berth url NAME` prints a link that is good once";
+
+/// Why somebody is not let in, in words.
+fn refusal(refused: Refused) -> Problem {
+    let (detail, hint) = match refused {
+        Refused::Unknown => ("the token is not known here", WHERE_TOKENS_ARE),
+        Refused::Malformed => {
+            ("this is no token", "a token is sent as `Authorization: Bearer TOKEN`, whole and without spaces")
+        }
+        Refused::Expired => {
+            ("the token has expired", "make another with `berth token create`, or ask an admin for one")
+        }
+        Refused::Revoked => {
+            ("the token was revoked", "make another with `berth token create`, or ask an admin for one")
+        }
+    };
+    Problem::new(Code::Unauthenticated, detail).hint(hint)
+}
+
+/// Somebody has to wait.
+fn too_often(wait: Span, detail: &str) -> Response {
+    let secs = wait.0.div_ceil(1_000).max(1);
+    let problem = Problem::new(Code::Overloaded, detail).hint(format!("try again in {secs} s"));
+    let mut response = ApiError(problem).into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
+    response
 }
 
 /// Who came by a link: with the link itself, which becomes a cookie, or with that cookie.
@@ -213,7 +231,7 @@ fn visitor(state: &AppState, request: &Request) -> Result<Option<Identity>, Box<
         if ticket.workload != target.workload {
             return Err(refused("this link was for another workload"));
         }
-        let session = state.door.session(ticket.workload, &ticket.user, state.shared.now());
+        let session = state.door.session(ticket.workload, &ticket.person, state.shared.now());
         let cookie = format!(
             "{}={session}; Path={}; HttpOnly; SameSite=Lax; Max-Age={}",
             proxy::COOKIE,
@@ -232,21 +250,14 @@ fn visitor(state: &AppState, request: &Request) -> Result<Option<Identity>, Box<
         return Err(Box::new((StatusCode::SEE_OTHER, headers).into_response()));
     }
     let now = state.shared.now();
-    let visitor = proxy::sessions(headers).find_map(|session| state.door.visitor(session, now));
+    let visitor = proxy::sessions(headers).find_map(|session| state.door.visitor(session, now)).filter(|visitor| {
+        // Whoever made the link is let in for as long as what let them in counts.
+        matches!(visitor, Identity::Visitor { person, .. } if state.shared.read().people().standing(person, now).is_ok())
+    });
     if visitor.is_some() && proxy::is_cross_origin(headers) {
         return Err(refused("a page of another origin may not use this one's cookies"));
     }
     Ok(visitor)
-}
-
-async fn people_only(request: Request, next: Next) -> Response {
-    match request.extensions().get::<Identity>() {
-        Some(Identity::Person { .. }) => next.run(request).await,
-        _ => {
-            let problem = Problem::new(Code::Forbidden, "a workload may only report about itself");
-            ApiError(problem).into_response()
-        }
-    }
 }
 
 /// Tells every client which release it talks to, and every page which build of the dashboard would be shown now.
@@ -276,6 +287,10 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
-        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+        let why = audit::Why(self.0.detail);
+        let mut response =
+            (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        response.extensions_mut().insert(why);
+        response
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{
     ApiError,
-    state::{Answer, AppState, Body},
+    state::{Answer, AppState, Body, Caller},
 };
-use crate::platform::Platform;
+use crate::platform::{Platform, Sight};
 use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
@@ -15,8 +15,10 @@ use berth_types::NodeCondition;
 /// List nodes
 #[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes",
     responses((status = 200, body = NodeList), (status = "4XX", body = Problem)))]
-pub(crate) async fn list(State(state): State<AppState>) -> Response {
+pub(crate) async fn list(State(state): State<AppState>, Caller(person): Caller) -> Response {
     let (mut items, _) = state.read(Platform::node_views).await;
+    let sight = state.shared.read().sight(&person);
+    items.iter_mut().for_each(|node| leave_out(node, &sight));
     measure(&state, &mut items);
     Answer(NodeList { items }).into_response()
 }
@@ -26,10 +28,13 @@ pub(crate) async fn list(State(state): State<AppState>) -> Response {
     responses((status = 200, body = Node), (status = "4XX", body = Problem)))]
 pub(crate) async fn show(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     let (node, _) = state.read(|platform| view(platform, &name)).await;
     let mut nodes = [node?];
+    let sight = state.shared.read().sight(&person);
+    nodes.iter_mut().for_each(|node| leave_out(node, &sight));
     measure(&state, &mut nodes);
     let [node] = nodes;
     Ok(Answer(node).into_response())
@@ -38,6 +43,14 @@ pub(crate) async fn show(
 fn view(platform: &Platform, name: &str) -> Result<Node, Problem> {
     let id = platform.known_node(name)?;
     Ok(platform.node_view(id).expect("it was found a moment ago"))
+}
+
+/// How much of a node is taken is for everybody; by whom, for those who see them.
+fn leave_out(node: &mut Node, sight: &Sight) {
+    node.workloads.retain(|name| sight.workload(name));
+    for device in &mut node.devices {
+        device.workloads.retain(|one| sight.workload(&one.workload));
+    }
 }
 
 /// Adds what the hardware says of itself; declared devices have only what their workloads report.

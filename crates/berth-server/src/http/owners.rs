@@ -2,16 +2,17 @@
 
 use super::{
     ApiError,
-    state::{Answer, AppState, Asked, Body, Query},
+    state::{Answer, AppState, Asked, Body, Caller, Query},
 };
-use crate::platform::Platform;
+use crate::platform::{Act, Person, Place, Platform, Sight};
 use axum::{
     extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
 use berth_api::{
-    Department, DepartmentList, DepartmentSettings, Problem, Project, ProjectList, ProjectSettings, Warned,
+    Code, Department, DepartmentList, DepartmentSettings, Problem, Project, ProjectList, ProjectSettings,
+    Warned,
 };
 use berth_types::{Name, default_pool};
 use serde::Deserialize;
@@ -41,16 +42,49 @@ fn department_view(platform: &Platform, name: &str, pool: &Name) -> Result<Depar
     Ok(views.find(|view| view.name == name).expect("it was found a moment ago"))
 }
 
+/// Whether somebody may move a project or a department to where it is to be.
+fn may_move(
+    platform: &Platform,
+    person: &Person,
+    to: Option<&str>,
+    unset: &[String],
+    field: &str,
+) -> Result<(), Problem> {
+    if to.is_none() && !unset.iter().any(|name| name == field) {
+        return Ok(());
+    }
+    platform.may_set_below(person, to.filter(|name| !name.is_empty()))
+}
+
+/// What reaches out of its container reaches other projects too.
+fn may_allow(platform: &Platform, person: &Person, settings: &ProjectSettings) -> Result<(), Problem> {
+    match settings.allow_privileged.or(settings.allow_host_network) {
+        Some(_) => platform.may(person, Act::Rule, Place::Everywhere),
+        None => Ok(()),
+    }
+}
+
+/// Whether somebody sees a department: of its projects, those that they see.
+fn leave_out(department: &mut Department, platform: &Platform, person: &Person, sight: &Sight) -> bool {
+    department.projects.retain(|project| sight.project(project));
+    !department.projects.is_empty()
+        || platform.is_allowed(person, Act::See, Place::Department(&department.name))
+}
+
 /// List projects
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", params(PoolQuery),
     responses((status = 200, body = ProjectList), (status = "4XX", body = Problem)))]
 pub(crate) async fn list_projects(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Query(query): Query<PoolQuery>,
 ) -> Result<Response, ApiError> {
     let look = |platform: &Platform| {
         let pool = pool(platform, query.pool.as_ref())?;
-        Ok::<_, Problem>(ProjectList { items: platform.project_views(&pool) })
+        let sight = platform.sight(&person);
+        let mut items = platform.project_views(&pool);
+        items.retain(|project| sight.project(&project.name));
+        Ok::<_, Problem>(ProjectList { items })
     };
     Ok(Answer(state.read(look).await.0?).into_response())
 }
@@ -72,9 +106,13 @@ pub(crate) async fn show_project(
     responses((status = 201, body = Warned<Project>), (status = "4XX", body = Problem)))]
 pub(crate) async fn create_project(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Asked { request, key }: Asked<ProjectSettings>,
 ) -> Result<Response, ApiError> {
     let command = move |platform: &mut Platform, now| {
+        let department = request.department.as_deref().filter(|name| !name.is_empty());
+        platform.may_set_below(&person, department)?;
+        may_allow(platform, &person, &request)?;
         let (_, warnings) = platform.create_project(&request, now)?;
         let pool = pool(platform, request.node_pool.as_ref())?;
         let item = project_view(platform, request.name.as_deref().unwrap_or_default(), &pool)?;
@@ -88,10 +126,13 @@ pub(crate) async fn create_project(
     request_body = ProjectSettings, responses((status = 200, body = Warned<Project>), (status = "4XX", body = Problem)))]
 pub(crate) async fn update_project(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path(name): Path<String>,
     Asked { request, key }: Asked<ProjectSettings>,
 ) -> Result<Body, ApiError> {
     let command = move |platform: &mut Platform, now| {
+        may_move(platform, &person, request.department.as_deref(), &request.unset, "department")?;
+        may_allow(platform, &person, &request)?;
         let (_, warnings) = platform.update_project(&name, &request, now)?;
         let pool = pool(platform, request.node_pool.as_ref())?;
         Ok(Warned { item: project_view(platform, &name, &pool)?, warnings })
@@ -115,11 +156,15 @@ pub(crate) async fn delete_project(
     responses((status = 200, body = DepartmentList), (status = "4XX", body = Problem)))]
 pub(crate) async fn list_departments(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Query(query): Query<PoolQuery>,
 ) -> Result<Response, ApiError> {
     let look = |platform: &Platform| {
         let pool = pool(platform, query.pool.as_ref())?;
-        Ok::<_, Problem>(DepartmentList { items: platform.department_views(&pool) })
+        let sight = platform.sight(&person);
+        let mut items = platform.department_views(&pool);
+        items.retain_mut(|department| leave_out(department, platform, &person, &sight));
+        Ok::<_, Problem>(DepartmentList { items })
     };
     Ok(Answer(state.read(look).await.0?).into_response())
 }
@@ -130,10 +175,22 @@ pub(crate) async fn list_departments(
     responses((status = 200, body = Department), (status = "4XX", body = Problem)))]
 pub(crate) async fn show_department(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path(name): Path<String>,
     Query(query): Query<PoolQuery>,
 ) -> Result<Response, ApiError> {
-    let look = |platform: &Platform| department_view(platform, &name, &pool(platform, query.pool.as_ref())?);
+    let look = |platform: &Platform| {
+        let refused = platform.may(&person, Act::See, Place::Department(&name));
+        let pool = pool(platform, query.pool.as_ref())?;
+        let Ok(mut department) = department_view(platform, &name, &pool) else {
+            refused?;
+            return department_view(platform, &name, &pool);
+        };
+        match leave_out(&mut department, platform, &person, &platform.sight(&person)) {
+            true => Ok(department),
+            false => Err(refused.err().unwrap_or_else(|| Problem::new(Code::NotFound, "there is none"))),
+        }
+    };
     Ok(Answer(state.read(look).await.0?).into_response())
 }
 
@@ -142,9 +199,12 @@ pub(crate) async fn show_department(
     responses((status = 201, body = Warned<Department>), (status = "4XX", body = Problem)))]
 pub(crate) async fn create_department(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Asked { request, key }: Asked<DepartmentSettings>,
 ) -> Result<Response, ApiError> {
     let command = move |platform: &mut Platform, now| {
+        let parent = request.parent.as_deref().filter(|name| !name.is_empty());
+        platform.may_set_below(&person, parent)?;
         let (_, warnings) = platform.create_department(&request, now)?;
         let name = request.name.as_deref().unwrap_or_default();
         let item = department_view(platform, name, &department_pool(&request))?;
@@ -159,10 +219,13 @@ pub(crate) async fn create_department(
     responses((status = 200, body = Warned<Department>), (status = "4XX", body = Problem)))]
 pub(crate) async fn update_department(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path(name): Path<String>,
     Asked { request, key }: Asked<DepartmentSettings>,
 ) -> Result<Body, ApiError> {
     let command = move |platform: &mut Platform, now| {
+        platform.may_set_department(&person, &name)?;
+        may_move(platform, &person, request.parent.as_deref(), &request.unset, "parent")?;
         let (_, warnings) = platform.update_department(&name, &request, now)?;
         Ok(Warned { item: department_view(platform, &name, &department_pool(&request))?, warnings })
     };
@@ -178,8 +241,13 @@ fn department_pool(settings: &DepartmentSettings) -> Name {
     responses((status = 204), (status = "4XX", body = Problem)))]
 pub(crate) async fn delete_department(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    state.command(None, move |platform, now| platform.delete_department(&name, now)).await?;
+    let command = move |platform: &mut Platform, now| {
+        platform.may_set_department(&person, &name)?;
+        platform.delete_department(&name, now)
+    };
+    state.command(None, command).await?;
     Ok(StatusCode::NO_CONTENT)
 }

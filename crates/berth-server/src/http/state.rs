@@ -9,11 +9,13 @@ use super::{
 };
 use crate::{
     Folder, Shutdown,
+    attempts::Attempts,
+    audit::Audit,
     auth::{Door, Identity},
     cluster::Mirror,
     controller::{Command, Key, Message, Shared, store_problem},
     feed::Feed,
-    platform::Platform,
+    platform::{By, Person, Platform},
     release::Reply,
     tasks::Tasks,
 };
@@ -34,6 +36,12 @@ use std::{
 };
 use tokio::sync::oneshot;
 
+/// Unknown tokens and codes from one address.
+const FAILURES_AT_ONCE: u64 = 200;
+const FAILURES_PER_MINUTE: u64 = 60;
+/// Submissions of one user; whoever has the token of the installation is not counted.
+const SUBMISSIONS_AT_ONCE: u64 = 1_000;
+const SUBMISSIONS_PER_MINUTE: u64 = 600;
 /// The longest idempotency key.
 const KEY_BYTES_MAX: usize = 255;
 
@@ -50,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) mirror: Option<Mirror>,
     pub(crate) messages: Sender<Message>,
     pub(crate) door: Door,
+    pub(crate) audit: Audit,
     pub(crate) folder: Folder,
     pub(crate) declared: bool,
     pub(crate) started: Time,
@@ -67,6 +76,7 @@ pub(crate) struct Inner {
     pub(crate) mirror: Option<Mirror>,
     messages: Sender<Message>,
     pub(crate) door: Door,
+    pub(crate) audit: Audit,
     pub(crate) folder: Folder,
     pub(crate) declared: bool,
     pub(crate) started: Time,
@@ -76,6 +86,10 @@ pub(crate) struct Inner {
     pub(crate) tickets: Tickets,
     pub(crate) owned: Owned,
     pub(crate) turns: Turns,
+    /// Tokens and codes that were not known, by address.
+    pub(crate) failures: Attempts,
+    /// Submissions, by user.
+    pub(crate) submissions: Attempts,
     stop: Mutex<Option<oneshot::Sender<Shutdown>>>,
 }
 
@@ -90,7 +104,7 @@ impl AppState {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { shared, store, feed, tasks, mirror, messages, door, folder, declared, started, .. } =
             parts;
-        let Parts { ping_every, sockets, stop, .. } = parts;
+        let Parts { ping_every, sockets, stop, audit, .. } = parts;
         let stop = Mutex::new(Some(stop));
         Self(Arc::new(Inner {
             shared,
@@ -100,6 +114,7 @@ impl AppState {
             mirror,
             messages,
             door,
+            audit,
             folder,
             declared,
             started,
@@ -108,6 +123,8 @@ impl AppState {
             tickets: Tickets::default(),
             owned: Owned::default(),
             turns: Turns::default(),
+            failures: Attempts::new(FAILURES_AT_ONCE, FAILURES_PER_MINUTE),
+            submissions: Attempts::new(SUBMISSIONS_AT_ONCE, SUBMISSIONS_PER_MINUTE),
             stop,
         }))
     }
@@ -174,6 +191,12 @@ impl IntoResponse for Body {
 }
 
 impl Body {
+    /// What it says.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        serde_json::from_str(&self.0)
+            .map_err(|error| ApiError(Problem::new(Code::Internal, error.to_string())))
+    }
+
     /// As the answer to a create.
     pub(crate) fn created(self) -> Response {
         (StatusCode::CREATED, self).into_response()
@@ -197,7 +220,20 @@ impl<S: Send + Sync> FromRequestParts<S> for User {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, ApiError> {
         match parts.extensions.get::<Identity>() {
-            Some(Identity::Person { user }) => Ok(Self(user.clone())),
+            Some(Identity::Person(person)) => Ok(Self(person.user.clone())),
+            _ => Err(ApiError(Problem::new(Code::Forbidden, "this is for people"))),
+        }
+    }
+}
+
+/// The person who calls.
+pub(crate) struct Caller(pub(crate) Person);
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, ApiError> {
+        match parts.extensions.get::<Identity>() {
+            Some(Identity::Person(person)) => Ok(Self(person.clone())),
             _ => Err(ApiError(Problem::new(Code::Forbidden, "this is for people"))),
         }
     }
@@ -214,6 +250,10 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Asked<T> {
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let headers = request.headers().clone();
         let path = request.uri().path().to_owned();
+        let whose = match request.extensions().get::<Identity>() {
+            Some(Identity::Person(Person { user, by: By::Token(_) })) => format!("{user}\n"),
+            _ => String::new(),
+        };
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             let (code, detail) = match rejection.status() {
                 StatusCode::PAYLOAD_TOO_LARGE => {
@@ -233,11 +273,12 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Asked<T> {
             let hint = "docs/api.md and /openapi.json describe every request";
             Problem::new(Code::Malformed, format!("the body is not what is expected: {error}")).hint(hint)
         })?;
-        Ok(Self { request, key: key(&headers, &path, &bytes)? })
+        Ok(Self { request, key: key(&headers, &whose, &path, &bytes)? })
     }
 }
 
-fn key(headers: &HeaderMap, path: &str, body: &[u8]) -> Result<Option<Key>, Problem> {
+/// A key is its user's own: nobody is given the answer to somebody else.
+fn key(headers: &HeaderMap, whose: &str, path: &str, body: &[u8]) -> Result<Option<Key>, Problem> {
     if !headers.contains_key(berth_api::IDEMPOTENCY_HEADER) {
         return Ok(None);
     }
@@ -250,7 +291,7 @@ fn key(headers: &HeaderMap, path: &str, body: &[u8]) -> Result<Option<Key>, Prob
         )
     })?;
     let request = Sha256::new().chain_update(path).chain_update([0]).chain_update(body).finalize().to_vec();
-    Ok(Some(Key { key: key.into(), request }))
+    Ok(Some(Key { key: format!("{whose}{key}"), request }))
 }
 
 /// Parameters of a type of the API.

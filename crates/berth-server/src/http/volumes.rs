@@ -2,11 +2,11 @@
 
 use super::{
     ApiError,
-    state::{Answer, AppState, Asked, Query},
+    state::{Answer, AppState, Asked, Caller, Query},
 };
 use crate::{
     Folder,
-    platform::{Platform, VolumeRecord},
+    platform::{Act, Person, Place, Platform, VolumeRecord},
 };
 use axum::{
     extract::{Path, State},
@@ -36,11 +36,23 @@ fn folder(state: &AppState) -> Option<Folder> {
     state.mirror.is_none().then(|| state.folder.clone())
 }
 
+/// A volume of a project is the project's; one without is everybody's, and so the admin's.
+fn may_have(platform: &Platform, person: &Person, project: Option<&str>, action: Act) -> Result<(), Problem> {
+    match project {
+        Some(project) => platform.may(person, action, Place::Project(project)),
+        None => platform.may(person, Act::Rule, Place::Everywhere),
+    }
+}
+
 /// List volumes
 #[utoipa::path(get, path = "/api/v1/volumes", tag = "volumes",
     responses((status = 200, body = VolumeList), (status = "4XX", body = Problem)))]
-pub(crate) async fn list(State(state): State<AppState>) -> Response {
-    let (items, _) = state.read(|platform| views(platform, folder(&state).as_ref())).await;
+pub(crate) async fn list(State(state): State<AppState>, Caller(person): Caller) -> Response {
+    let (mut items, _) = state.read(|platform| views(platform, folder(&state).as_ref())).await;
+    let sight = state.shared.read().sight(&person);
+    // What has no project is for everybody.
+    items.retain(|volume| volume.project.as_ref().is_none_or(|project| sight.project(project)));
+    items.iter_mut().for_each(|volume| volume.workloads.retain(|name| sight.workload(name)));
     Answer(VolumeList { items }).into_response()
 }
 
@@ -49,10 +61,12 @@ pub(crate) async fn list(State(state): State<AppState>) -> Response {
     responses((status = 201, body = Volume), (status = "4XX", body = Problem)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Asked { request, key }: Asked<VolumeRequest>,
 ) -> Result<Response, ApiError> {
     let folder = folder(&state);
     let command = move |platform: &mut Platform, now| {
+        may_have(platform, &person, request.project.as_deref(), Act::Submit)?;
         let size = request.size.map(|size| size.0);
         platform.create_volume(&request.name, request.project.as_ref(), size, now)?;
         if let Some(folder) = &folder {
@@ -73,11 +87,18 @@ pub(crate) async fn create(
     responses((status = 204), (status = "4XX", body = Problem)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path(name): Path<String>,
     Query(query): Query<VolumeQuery>,
 ) -> Result<StatusCode, ApiError> {
     let folder = folder(&state);
     let command = move |platform: &mut Platform, now: berth_types::Time| {
+        let known = platform.volumes().find(|volume| {
+            volume.name == name
+                && query.project.as_ref().is_none_or(|project| volume.project.as_ref() == Some(project))
+        });
+        let project = known.and_then(|volume| volume.project.clone());
+        may_have(platform, &person, project.as_deref(), Act::AnyWork)?;
         platform.delete_volume(&name, query.project.as_ref(), now)?;
         if let Some(folder) = &folder
             && let Err(error) = folder.retire_volume(&name, now.0)

@@ -2,11 +2,13 @@
 
 use super::{
     ApiError,
-    state::{Answer, AppState, Asked, Body, Query, User},
+    audit::About,
+    state::{Answer, AppState, Asked, Body, Caller, Query, User},
+    too_often,
 };
 use crate::{
     auth::Identity,
-    platform::{HOST_IMAGE, Platform, Seen, TaskReport},
+    platform::{Act, By, HOST_IMAGE, Place, Platform, Seen, Sight, TaskReport},
     tasks::runtime,
 };
 use axum::{
@@ -45,10 +47,22 @@ pub(crate) struct SubmitQuery {
     responses((status = 201, body = Submitted), (status = 200, description = "with dry_run", body = Preview), (status = "4XX", body = Problem)))]
 pub(crate) async fn submit(
     State(state): State<AppState>,
-    User(user): User,
+    Caller(person): Caller,
     Query(query): Query<SubmitQuery>,
     Asked { request, key }: Asked<WorkloadRequest>,
 ) -> Result<Response, ApiError> {
+    // Asked before anything else: what is wrong with a request says much about the place it is for.
+    state.shared.read().may(&person, Act::Submit, Place::Project(&request.project))?;
+    if state.tasks.is_some() && request.run_as.as_ref().is_some_and(|account| *account != person.user) {
+        // Whoever acts under another's account of this machine has that one's files.
+        state.shared.read().may(&person, Act::Rule, Place::Everywhere)?;
+    }
+    if let By::Token(_) = person.by
+        && let Err(wait) = state.submissions.take(&person.user, state.shared.now())
+    {
+        return Ok(too_often(wait, "too many submissions of one user"));
+    }
+    let (user, project) = (person.user.clone(), request.project.clone());
     let (request, unfit) = ask_machine(&state, request).await;
     if query.dry_run {
         let (preview, _) = state
@@ -57,10 +71,26 @@ pub(crate) async fn submit(
         return Ok(Answer(preview?).into_response());
     }
     let command = move |platform: &mut Platform, now| {
+        platform.may(&person, Act::Submit, Place::Project(&request.project))?;
         let (id, warnings) = platform.submit(request, unfit, &user, now)?;
         Ok(Submitted { workload: view(platform, id)?, warnings })
     };
-    Ok(state.command(key, command).await?.created())
+    let body = state.command(key, command).await?;
+    let target = body.read::<SubmittedName>().map(|made| format!("{project}/{}", made.workload.name));
+    let mut response = body.created();
+    response.extensions_mut().insert(About { project: Some(project), target: target.unwrap_or_default() });
+    Ok(response)
+}
+
+/// The name in an answer to a submission.
+#[derive(Deserialize)]
+struct SubmittedName {
+    workload: Named,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
 }
 
 /// What the machine has against a request, said now instead of when its turn has come. A user becomes the numbers that the
@@ -105,18 +135,23 @@ fn view(platform: &Platform, id: WorkloadId) -> Result<Workload, Problem> {
     responses((status = 200, body = WorkloadList), (status = "4XX", body = Problem)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Query(query): Query<WorkloadQuery>,
 ) -> Result<Response, ApiError> {
+    if let Some(project) = &query.project {
+        state.shared.read().may(&person, Act::See, Place::Project(project))?;
+    }
+    let sight = state.shared.read().sight(&person);
     let limit = query.limit.unwrap_or(PAGE_USUAL).clamp(1, berth_api::PAGE_MAX);
     let cursor = query.cursor.as_deref().map(Cursor::read).transpose()?;
-    let (page, seq) = state.read(|platform| unfinished(platform, &query, cursor, limit)).await;
+    let (page, seq) = state.read(|platform| unfinished(platform, &sight, &query, cursor, limit)).await;
     let (mut items, mut next) = page?;
     let wants_finished =
         query.finished != Some(false) && query.node.is_none() && query.status.is_none_or(Status::is_final);
     if state.mirror.is_some() {
         if next.is_none() && wants_finished {
             let room = limit - items.len();
-            let ((over, more), _) = state.read(|platform| over(platform, &query, cursor, room)).await;
+            let ((over, more), _) = state.read(|platform| over(platform, &sight, &query, cursor, room)).await;
             items.extend(over);
             next = more;
         }
@@ -149,25 +184,42 @@ pub(crate) async fn list(
                 ended_from: query.ended_after.map(|after| after.0),
                 ..FinishedFilter::default()
             };
-            let page = state.load(move |store| store.load_finished_page(&filter, after, room)).await?;
-            next = page.next.map(|next| Cursor::Finished { ended: next.ended.0, id: next.id.0 }.text());
-            for finished in page.workloads {
-                items.push(finished.document.read().map_err(damaged)?);
+            let (mut after, mut goes_on) = (after, true);
+            // What somebody may not see is passed over, and a page is full all the same.
+            while goes_on && items.len() < limit {
+                let (filter, room) = (filter.clone(), limit - items.len());
+                let page = state.load(move |store| store.load_finished_page(&filter, after, room)).await?;
+                after = page.next;
+                goes_on = page.next.is_some();
+                for finished in page.workloads {
+                    let workload: Workload = finished.document.read().map_err(damaged)?;
+                    items.extend(sight.project(&workload.project).then_some(workload));
+                }
             }
+            next = after
+                .filter(|_| goes_on)
+                .map(|next| Cursor::Finished { ended: next.ended.0, id: next.id.0 }.text());
         }
     }
     Ok(answer(items, next, seq))
 }
 
 /// Finished work that a cluster still shows, the last to end first.
-fn over(platform: &Platform, query: &WorkloadQuery, cursor: Option<Cursor>, room: usize) -> Page {
+fn over(
+    platform: &Platform,
+    sight: &Sight,
+    query: &WorkloadQuery,
+    cursor: Option<Cursor>,
+    room: usize,
+) -> Page {
     let place = |workload: &Workload| (workload.ended.as_ref().map_or(0, |ended| ended.at.0.0), workload.id);
     let before = match cursor {
         Some(Cursor::Finished { ended, id }) => Some((ended, id)),
         _ => None,
     };
     let asked = |workload: &&&Workload| {
-        query.project.as_ref().is_none_or(|project| workload.project == *project)
+        sight.project(&workload.project)
+            && query.project.as_ref().is_none_or(|project| workload.project == *project)
             && query.user.as_ref().is_none_or(|user| workload.user == *user)
             && query.name.as_ref().is_none_or(|name| workload.name == *name)
             && query.status.is_none_or(|status| workload.status == status)
@@ -199,6 +251,7 @@ type Page = (Vec<Workload>, Option<String>);
 
 fn unfinished(
     platform: &Platform,
+    sight: &Sight,
     query: &WorkloadQuery,
     cursor: Option<Cursor>,
     limit: usize,
@@ -217,7 +270,8 @@ fn unfinished(
     let mut items = Vec::new();
     // Ids rise with submission, so a page goes on after the last id of the one before.
     for record in platform.unfinished().filter(|record| record.id.0 > after) {
-        let fits = query.project.as_ref().is_none_or(|project| record.request.project == *project)
+        let fits = sight.project(&record.request.project)
+            && query.project.as_ref().is_none_or(|project| record.request.project == *project)
             && query.user.as_ref().is_none_or(|user| record.user == *user)
             && query.name.as_ref().is_none_or(|name| record.name == *name);
         if !fits {
@@ -356,10 +410,30 @@ async fn show_finished(state: &AppState, id: WorkloadId) -> Result<Response, Api
     responses((status = 200, body = Workload), (status = "4XX", body = Problem)))]
 pub(crate) async fn show_id(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id.parse().map_err(|_| Problem::invalid("id", "the identity of a workload is a number"))?;
-    show_unfinished(&state, WorkloadId(id)).await
+    let id = WorkloadId(id);
+    // Whether there is one is said to those only who see it.
+    let (project, _) = state
+        .read(|platform| {
+            let unfinished = platform.record(id).map(|record| record.request.project.clone());
+            unfinished.or_else(|| platform.over(id).map(|over| over.project.clone()))
+        })
+        .await;
+    let project = match project {
+        Some(project) => Some(project),
+        None => {
+            let finished = state.load(move |store| store.load_finished(id)).await?;
+            finished.and_then(|finished| finished.document.read::<Workload>().ok()).map(|one| one.project)
+        }
+    };
+    let sight = state.shared.read().sight(&person);
+    if !sight.is_all() && !project.is_some_and(|project| sight.project(&project)) {
+        return Err(ApiError(Problem::new(Code::NotFound, format!("there is no workload {id}"))));
+    }
+    show_unfinished(&state, id).await
 }
 
 /// Delete a workload: end it if it is not over, and list it no more

@@ -1,6 +1,9 @@
 //! What can happen, as it is written down.
 
-use super::record::{Stop, VolumeRecord, Warning};
+use super::{
+    people::PeopleChange,
+    record::{Stop, VolumeRecord, Warning},
+};
 use crate::platform::TaskReport;
 use berth_api::WorkloadRequest;
 use berth_types::{
@@ -52,6 +55,8 @@ pub(crate) enum Happened {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
     },
+    /// Users, roles or tokens changed.
+    People { change: PeopleChange },
     /// A workload was submitted.
     Submitted { workload: Box<Workload>, request: Box<WorkloadRequest> },
     /// Somebody asked for the end of a workload, or for a pause.
@@ -90,6 +95,7 @@ impl Happened {
             Self::ProjectRemoved { .. } => "project-removed",
             Self::Volume { .. } => "volume",
             Self::VolumeRemoved { .. } => "volume-removed",
+            Self::People { change } => change.kind(),
             Self::Submitted { .. } => "submitted",
             Self::Stopped { .. } => "stopped",
             Self::Resumed { .. } => "resumed",

@@ -14,6 +14,7 @@ mod event;
 mod facts;
 mod limits;
 mod owners;
+mod people;
 mod record;
 mod snapshot;
 mod submit;
@@ -27,6 +28,9 @@ mod tests;
 pub(crate) use addresses::{Routed, Target};
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
+pub(crate) use people::{
+    Action as Act, By, People, PeopleChange, Person, Place, Refused, Sight, is_same, is_user,
+};
 use record::VolumeKey;
 pub(crate) use record::{EvictionRecord, Parked, Record, Stop, TaskRecord, VolumeRecord};
 pub(crate) use submit::{HOST_IMAGE, user_ids};
@@ -58,6 +62,7 @@ pub(crate) struct Platform {
     project_volumes: bool,
     /// Finished work that a cluster still shows; on one machine that is in the store.
     over: BTreeMap<WorkloadId, berth_api::Workload>,
+    people: People,
     /// Where people reach the server; not part of what is written down.
     address: String,
     /// The next number nobody has yet; ids of all kinds are drawn from it.
@@ -96,6 +101,7 @@ impl Platform {
             volumes: BTreeMap::new(),
             project_volumes: false,
             over: BTreeMap::new(),
+            people: People::default(),
             address: String::new(),
             next_id: 1,
             due: BTreeSet::new(),
@@ -112,6 +118,21 @@ impl Platform {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Everybody who is known.
+    pub(crate) fn people(&self) -> &People {
+        &self.people
+    }
+
+    /// Everybody, when they are kept apart from everything else.
+    pub(crate) fn set_people(&mut self, people: People) {
+        self.people = people;
+    }
+
+    /// What happened to people, when that is kept apart from everything else.
+    pub(crate) fn on_people(&mut self, change: &PeopleChange, at: Time) {
+        self.people.apply(change, at);
     }
 
     /// Workloads that are not over.
@@ -224,6 +245,7 @@ impl Platform {
             Happened::DepartmentRemoved { id, name } => {
                 self.engine.apply(&Change::DepartmentRemoved(*id)).map_err(engine_problem)?;
                 self.departments.remove(name);
+                self.people.forget_scope(&berth_api::Scope::Department(name.clone()));
             }
             Happened::Project { project } => {
                 self.engine.apply(&Change::ProjectSet(project.clone())).map_err(engine_problem)?;
@@ -233,6 +255,7 @@ impl Platform {
             Happened::ProjectRemoved { id, name } => {
                 self.engine.apply(&Change::ProjectRemoved(*id)).map_err(engine_problem)?;
                 self.projects.remove(name);
+                self.people.forget_scope(&berth_api::Scope::Project(name.clone()));
             }
             Happened::Volume { volume } => {
                 self.volumes.insert(volume.key(), volume.clone());
@@ -275,6 +298,7 @@ impl Platform {
                 }
                 self.note_due(*workload);
             }
+            Happened::People { change } => self.people.apply(change, at),
             // What is over is in the store alone.
             Happened::Hidden { .. } => {}
             // The engine decided it, and records follow in `on_decided`.

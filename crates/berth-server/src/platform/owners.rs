@@ -481,7 +481,7 @@ fn required_name(name: Option<&String>) -> Result<&String, Problem> {
     Ok(name)
 }
 
-fn bounded(what: &str, count: usize) -> Result<(), Problem> {
+pub(super) fn bounded(what: &str, count: usize) -> Result<(), Problem> {
     match count < OWNERS_MAX {
         true => Ok(()),
         false => Err(Problem::new(

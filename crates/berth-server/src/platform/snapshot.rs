@@ -1,6 +1,6 @@
 //! The platform as it is written to disk, so that a start need not read the whole log.
 
-use super::{Platform, Record, VolumeRecord};
+use super::{People, Platform, Record, VolumeRecord};
 use berth_engine::Engine;
 use berth_types::{ChangeError, NodeId, Policy, State, WorkloadId};
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,13 @@ pub(crate) struct Image {
     volumes: Vec<VolumeRecord>,
     draining: BTreeSet<NodeId>,
     next_id: u64,
+    /// Images of the first form know nobody.
+    #[serde(default)]
+    people: People,
 }
 
 /// The form of an image. Readers understand every version that was ever released.
-const IMAGE_VERSION: u32 = 1;
+const IMAGE_VERSION: u32 = 2;
 
 impl Platform {
     pub(crate) fn image(&self) -> Image {
@@ -29,14 +32,16 @@ impl Platform {
             volumes: self.volumes.values().cloned().collect(),
             draining: self.draining.clone(),
             next_id: self.next_id,
+            people: self.people.clone(),
         }
     }
 
     /// The platform as an image shows it.
     pub(crate) fn from_image(policy: Policy, image: Image) -> Result<Self, ChangeError> {
-        let Image { version: _, state, records, volumes, draining, next_id } = image;
+        let Image { version: _, state, records, volumes, draining, next_id, people } = image;
         let mut platform = Self::of_parts(policy, state, records, Vec::new(), draining, next_id)?;
         platform.volumes = volumes.into_iter().map(|volume| (volume.key(), volume)).collect();
+        platform.people = people;
         let ids: Vec<_> = platform.records.keys().copied().collect();
         ids.into_iter().for_each(|id| platform.note_due(id));
         Ok(platform)

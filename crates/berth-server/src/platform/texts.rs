@@ -76,6 +76,7 @@ impl Platform {
             Happened::ProjectRemoved { .. } => "project was deleted".into(),
             Happened::Volume { volume } => format!("volume {} was made", volume.name),
             Happened::VolumeRemoved { name, .. } => format!("volume {name} was deleted"),
+            Happened::People { change } => change.message(),
             Happened::Submitted { workload, .. } => format!("submitted by {}", workload.spec.user),
             Happened::Stopped { stop: Stop::Suspended, by, .. } => format!("{by} suspends it"),
             Happened::Stopped { stop: Stop::Drained, by, .. } => {

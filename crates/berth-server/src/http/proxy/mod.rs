@@ -18,13 +18,14 @@ pub(crate) use tickets::{OPENED_WITHIN, Ticket, Tickets};
 
 use super::{
     ApiError,
+    guard::may_enter,
     ports::dial,
     shell::{Worker, worker},
-    state::{Answer, AppState, User},
+    state::{Answer, AppState, Caller},
 };
 use crate::{
     auth::{Identity, new_token},
-    platform::{Routed, Target},
+    platform::{Routed, Sight, Target},
 };
 use axum::{
     body::Body,
@@ -46,7 +47,7 @@ pub(super) const TICKET: &str = "berth-ticket";
     responses((status = 200, body = Link), (status = "4XX", body = Problem)))]
 pub(crate) async fn link(
     State(state): State<AppState>,
-    User(user): User,
+    Caller(person): Caller,
     Path((project, name)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let found = super::workloads::find(&state, &project, &name).await?;
@@ -65,7 +66,7 @@ pub(crate) async fn link(
         return Err(ApiError(Problem::new(Code::WrongState, text).hint(hint)));
     };
     let secret = new_token().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    state.tickets.put(secret.clone(), Ticket { workload, user }, Instant::now());
+    state.tickets.put(secret.clone(), Ticket { workload, person }, Instant::now());
     let expires_secs = OPENED_WITHIN.as_secs();
     Ok(Answer(Link { url: format!("{url}?{TICKET}={secret}"), expires_secs }).into_response())
 }
@@ -86,14 +87,28 @@ async fn forward(state: &AppState, request: Request) -> Result<Response, Problem
     let target = match routed {
         Routed::Nowhere => return Err(nothing()),
         Routed::Ambiguous(names) => {
+            let sight = match request.extensions().get::<Identity>() {
+                Some(Identity::Person(person)) => state.shared.read().sight(person),
+                _ => Sight::Projects(Default::default()),
+            };
+            let names: Vec<String> = names.into_iter().filter(|name| sight.workload(name)).collect();
+            if names.is_empty() {
+                return Err(nothing());
+            }
             let text = format!("{path} could mean {}", names.join(" or "));
             return Err(Problem::new(Code::NotFound, text).hint("write `/PROJECT/JOB` instead"));
         }
         Routed::To(target) => target,
     };
     let bears_token = match request.extensions().get::<Identity>() {
-        Some(Identity::Person { .. }) => true,
-        Some(Identity::Visitor { workload, .. }) if *workload == target.workload => false,
+        Some(Identity::Person(person)) => {
+            may_enter(state, person, &target)?;
+            true
+        }
+        Some(Identity::Visitor { person, workload }) if *workload == target.workload => {
+            may_enter(state, person, &target)?;
+            false
+        }
         Some(Identity::Visitor { .. }) => {
             let text = "this link was for another workload";
             return Err(

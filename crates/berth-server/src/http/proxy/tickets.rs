@@ -1,5 +1,6 @@
 //! Links that are good once: what a person opens in a browser, which has no token.
 
+use crate::platform::Person;
 use berth_types::WorkloadId;
 use std::{
     collections::BTreeMap,
@@ -16,7 +17,7 @@ const TICKETS_MAX: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) workload: WorkloadId,
-    pub(crate) user: String,
+    pub(crate) person: Person,
 }
 
 /// Links that were made and not opened. A restart voids them.
@@ -51,7 +52,10 @@ mod tests {
     #[test]
     fn a_link_is_good_once_and_not_for_ever() {
         let (tickets, now) = (Tickets::default(), Instant::now());
-        let ticket = Ticket { workload: WorkloadId(7), user: "ada".into() };
+        let ticket = Ticket {
+            workload: WorkloadId(7),
+            person: Person { user: "ada".into(), by: crate::platform::By::Installation },
+        };
         tickets.put("one".into(), ticket.clone(), now);
         tickets.put("two".into(), ticket.clone(), now);
         assert_eq!(tickets.take("three", now), None);
