@@ -17,7 +17,7 @@ use std::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  berth login --server https://berth.example:7370 --ca-file ca.pem
+  berth login --server http://127.0.0.1:7370
   berth login lab --server http://127.0.0.1:7370 --token-file token
   pass show berth | berth login --server http://127.0.0.1:7370")]
 pub(crate) struct LoginArgs {
