@@ -101,7 +101,8 @@ fn deployment(settings: &Settings, metadata: &Value) -> Value {
                         ],
                     }],
                     "volumes": [
-                        // Losing it loses charts and old events, and nothing that is in the cluster.
+                        // Losing it loses charts, old events, and users with their tokens: a claim keeps them. Nothing of the
+                        // cluster is in it.
                         { "name": "folder", "emptyDir": {} },
                         { "name": "token", "secret": { "secretName": "berth-server-token", "optional": true } },
                     ],
