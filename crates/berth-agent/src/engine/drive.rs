@@ -34,10 +34,10 @@ pub(super) async fn drive(worker: Worker, order: Order, task: TaskFolder) {
         eprintln!("berth: {error}");
     }
     // The record comes first: a container that is gone without one would be lost.
-    if let Ok(docker) = worker.connect().await {
-        if let Err(why) = remove(&docker, &worker.name(id)).await {
-            eprintln!("berth: {why}");
-        }
+    if let Ok(docker) = worker.connect().await
+        && let Err(why) = remove(&docker, &worker.name(id)).await
+    {
+        eprintln!("berth: {why}");
     }
     worker.tell_ended(id);
 }
