@@ -111,7 +111,7 @@ pub(crate) async fn users(session: &Session, command: &UserCommand) -> anyhow::R
         UserCommand::Create { name, output } => {
             let user = session.client.create_user(&UserRequest { name: name.clone() }).await?;
             session.say(&format!(
-                "berth: user {name} is there; `berth role grant {name}` lets them do something"
+                "berth: user {name} is there; `berth role grant {name} researcher project/NAME` lets them submit there"
             ));
             session.show(*output, &user)?;
         }

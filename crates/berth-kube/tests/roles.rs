@@ -11,7 +11,7 @@ use berth_testbed::{Asked, Cluster, NodeSpec, Right, rights_of};
 use faulty::Operator;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount},
+    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     resource::v1::ResourceClaimTemplate,
     storage::v1::StorageClass,
 };
@@ -20,7 +20,7 @@ use kube::{
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
-use mirror::{block_on, cluster, connect, until};
+use mirror::{block_on, cluster, connect, until, until_there};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -92,15 +92,6 @@ async fn project(client: &Client, name: &str, spec: Value) {
     });
     let project = serde_json::from_value(project).expect("a project");
     projects.create(&PostParams::default(), &project).await.expect("it is accepted");
-}
-
-async fn until_there(client: &Client, namespace: &str) {
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    until("the namespace of a project", async || {
-        let default = accounts.get_opt("default").await.is_ok_and(|found| found.is_some());
-        default && accounts.get_opt("berth-workload").await.is_ok_and(|found| found.is_some())
-    })
-    .await;
 }
 
 fn pod(name: &str, more: &Value) -> Pod {

@@ -6,13 +6,13 @@ mod rules;
 
 pub(crate) use operator::Operator;
 
-use crate::mirror::until;
+use crate::mirror::{until, until_there};
 use berth_kube::api;
 use berth_sim::random::SplitMix64;
 use berth_testbed::Cluster;
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Pod, ServiceAccount},
+    core::v1::Pod,
     policy::v1::PodDisruptionBudget,
     resource::v1::{ResourceClaim, ResourceClaimTemplate},
 };
@@ -119,12 +119,7 @@ impl Yard {
         });
         let project = serde_json::from_value(project).expect("a project");
         projects.create(&PostParams::default(), &project).await.expect("the project is accepted");
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &format!("berth-{name}"));
-        until("the namespace of a project", async || {
-            let default = accounts.get_opt("default").await.is_ok_and(|found| found.is_some());
-            default && accounts.get_opt("berth-workload").await.is_ok_and(|found| found.is_some())
-        })
-        .await;
+        until_there(&self.client, &format!("berth-{name}")).await;
     }
 
     fn api<K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {

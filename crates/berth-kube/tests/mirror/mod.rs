@@ -12,7 +12,7 @@ use berth_types::{
     WorkloadId, WorkloadSpec,
 };
 use k8s_openapi::{
-    api::core::v1::{Namespace, Pod},
+    api::core::v1::{Namespace, Pod, ServiceAccount},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
@@ -81,6 +81,16 @@ pub(crate) async fn namespace(client: &Client, name: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let body = serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a namespace");
     namespaces.create(&PostParams::default(), &body).await.expect("a namespace is made");
+}
+
+/// Waits until the namespace of a project is there with everything that Pods need.
+pub(crate) async fn until_there(client: &Client, namespace: &str) {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    until("the namespace of a project", async || {
+        let default = accounts.get_opt("default").await.is_ok_and(|found| found.is_some());
+        default && accounts.get_opt("berth-workload").await.is_ok_and(|found| found.is_some())
+    })
+    .await;
 }
 
 /// Waits for something.

@@ -1,7 +1,7 @@
 //! A project with a quota, and what its people do in its namespace.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use crate::mirror::until;
+use crate::mirror::{until, until_there};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
     Api, Client,
@@ -25,12 +25,7 @@ impl Team {
         let project = serde_json::from_value(project).expect("a project");
         projects.create(&PostParams::default(), &project).await.expect("the project is accepted");
         let team = Self { client: client.clone(), namespace: format!("berth-{name}") };
-        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = team.api();
-        until("the namespace of a project", async || {
-            let default = accounts.get_opt("default").await.is_ok_and(|found| found.is_some());
-            default && accounts.get_opt("berth-workload").await.is_ok_and(|found| found.is_some())
-        })
-        .await;
+        until_there(client, &team.namespace).await;
         team
     }
 
