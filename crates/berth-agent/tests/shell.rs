@@ -265,9 +265,11 @@ fn a_command_in_a_container_is_among_its_files_with_a_terminal() {
     let seen = read_until(&terminal.output, "\na terminal\r\n/made-here");
     assert!(seen.contains("17 91"), "{seen:?}");
     terminal.control.resize(TerminalSize { columns: 100, rows: 30 });
-    type_text(&terminal, "sleep 1000\n\x03");
-    type_text(&terminal, "stty size; exit 9\n");
-    read_until(&terminal.output, "30 100");
+    type_text(&terminal, "until [ \"$(stty size)\" = '30 100' ]; do :; done; echo resi''zed; sleep 1000\n");
+    // This shell reads its line letter by letter: an interrupt is one only once the line is being carried out.
+    read_until(&terminal.output, "resized\r\n");
+    type_text(&terminal, "\x03");
+    type_text(&terminal, "exit 9\n");
     assert_eq!(end(&terminal), ShellEnd { exit: Exit::Code(9), with_task: false });
     machine.host.ensure_stopped(id(1), Span::ZERO);
     machine.exited(id(1));
