@@ -43,7 +43,7 @@ fn a_person_has_a_real_terminal_in_the_worker() {
     person.resizes((120, 50));
     person.types("until [ \"$(stty size)\" = '50 120' ]; do sleep 0.05; done; echo resi''zed\n");
     person.sees("resized\r\n");
-    person.types("echo be''gin; sleep 1000; echo not th''is\n");
+    person.types("sh -c 'echo begin; exec sleep 1000'; echo not th''is\n");
     person.sees("begin\r\n");
     person.types("\x03");
     let seen = person.sees("ready> ");
