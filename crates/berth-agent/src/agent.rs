@@ -94,9 +94,10 @@ impl Host for Agent {
     fn log(&self, id: TaskId, start: LogStart) -> Result<LogReader, AgentError> {
         let running = self.task_dir(id);
         let kept = self.folder.kept_logs(id.workload).join(format!("{}-{}", id.run, id.rank));
-        let found = [running, kept].into_iter().find(|folder| folder.is_dir());
-        let folder = found.ok_or_else(|| AgentError::NoLog(id.to_string()))?;
-        LogReader::open(&folder, start).map_err(AgentError::file("reading the log in", folder))
+        if !running.is_dir() && !kept.is_dir() {
+            return Err(AgentError::NoLog(id.to_string()));
+        }
+        LogReader::open(&running, &kept, start).map_err(AgentError::file("reading the log in", running))
     }
 
     fn shell(&self, id: TaskId, spec: ShellSpec) -> Result<Shell, AgentError> {

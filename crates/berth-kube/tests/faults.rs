@@ -2,7 +2,7 @@
 //! go, everybody writes at once, nodes go, budgets refuse. Afterwards nothing is half started, nothing is given twice, and
 //! whoever waits knows why.
 //!
-//! `BERTH_KILLS` says how often the operator is killed; `BERTH_SEED` chooses what happens.
+//! `BERTH_KILLS` says how often the operator is killed, and makes the other stories longer; `BERTH_SEED` chooses what happens.
 
 mod faulty;
 mod mirror;
@@ -23,13 +23,9 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What is minutes long, and waits longer still on a busy machine, is for the long run.
-fn is_left_to_the_soak(test: &str) -> bool {
-    let left = number("BERTH_KILLS").is_none();
-    if left {
-        eprintln!("NOT TESTED: {test}: `make soak` does");
-    }
-    left
+/// Rounds of a story: a sample, or all when somebody asks for many kills.
+fn rounds(sample: usize, all: usize) -> usize {
+    if number("BERTH_KILLS").is_some() { all } else { sample }
 }
 
 fn seed() -> u64 {
@@ -125,11 +121,8 @@ fn two_that_both_believe_to_lead_do_no_harm() {
 /// With every restart every watch is dropped.
 #[test]
 fn the_api_server_and_etcd_are_killed_and_come_back() {
-    if is_left_to_the_soak("the api server and etcd are killed and come back") {
-        return;
-    }
     play("restarts", async |cluster, yard, operator, random, counts| {
-        for round in 0..4 {
+        for round in 0..rounds(2, 4) {
             yard.submit_some(random, counts).await;
             tokio::time::sleep(Duration::from_millis(random.below(200))).await;
             if round % 2 == 0 {
@@ -151,12 +144,9 @@ fn the_api_server_and_etcd_are_killed_and_come_back() {
 
 #[test]
 fn everybody_writes_while_pods_are_deleted_and_nodes_go() {
-    if is_left_to_the_soak("everybody writes while pods are deleted and nodes go") {
-        return;
-    }
     play("writers, deletions, lost nodes", async |cluster, yard, operator, random, counts| {
         let writers = yard.write_all_the_time();
-        for round in 0..8 {
+        for round in 0..rounds(2, 8) {
             yard.submit_some(random, counts).await;
             tokio::time::sleep(Duration::from_millis(random.below(150))).await;
             yard.delete_pods(random, counts).await;

@@ -1,6 +1,6 @@
 //! Reads a log while it is written.
 
-use super::pieces;
+use super::{Piece, pieces};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::inotify,
@@ -42,25 +42,29 @@ pub struct LogChunk {
 /// ```
 #[derive(Debug)]
 pub struct LogReader {
-    folder: PathBuf,
+    /// Where the task writes, and where its log is kept when it is over: it moves from one to the other, file by file.
+    folders: [PathBuf; 2],
     watch: OwnedFd,
     position: u64,
     open: Option<(u64, File)>,
 }
 
 impl LogReader {
-    pub(crate) fn open(folder: &Path, start: LogStart) -> io::Result<Self> {
+    pub(crate) fn open(running: &Path, kept: &Path, start: LogStart) -> io::Result<Self> {
         let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         let what = inotify::WatchFlags::MODIFY
             | inotify::WatchFlags::CREATE
             | inotify::WatchFlags::MOVED_TO
             | inotify::WatchFlags::DELETE_SELF;
-        inotify::add_watch(&watch, folder, what)?;
+        if inotify::add_watch(&watch, running, what).is_err() {
+            inotify::add_watch(&watch, kept, what)?;
+        }
+        let folders = [running.to_owned(), kept.to_owned()];
         let position = match start {
             LogStart::Offset(offset) => offset,
-            LogStart::Lines(lines) => start_of_last_lines(folder, lines)?,
+            LogStart::Lines(lines) => start_of_last_lines(&folders, lines)?,
         };
-        Ok(Self { folder: folder.to_owned(), watch, position, open: None })
+        Ok(Self { folders, watch, position, open: None })
     }
 
     /// The next part, or none when everything written so far was read. It never waits.
@@ -79,7 +83,8 @@ impl LogReader {
                     return Ok(Some(chunk));
                 }
                 // A file is complete once there is one that begins after it; until then it may grow.
-                let Some(next) = pieces(&self.folder).into_iter().find(|piece| piece.start > start) else {
+                let Some(next) = all_pieces(&self.folders).into_iter().find(|piece| piece.start > start)
+                else {
                     return Ok(None);
                 };
                 if file.metadata()?.len() > self.position.saturating_sub(start) {
@@ -88,7 +93,7 @@ impl LogReader {
                 self.position = self.position.max(next.start);
                 self.open = None;
             }
-            let pieces = pieces(&self.folder);
+            let pieces = all_pieces(&self.folders);
             let at = pieces.iter().rev().find(|piece| piece.start <= self.position).or(pieces.first());
             let Some(piece) = at else { return Ok(None) };
             match File::open(&piece.path) {
@@ -96,7 +101,7 @@ impl LogReader {
                     self.position = self.position.max(piece.start);
                     self.open = Some((piece.start, file));
                 }
-                // Rotated away between the listing and the opening.
+                // Rotated or moved away between the listing and the opening.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             }
@@ -111,7 +116,8 @@ impl LogReader {
     /// Whether the task has ended, so that nothing is written any more. What was written before may still be unread: ask
     /// this first, then read until there is no more.
     pub fn is_ended(&self) -> bool {
-        self.folder.join("exit.json").exists() || !self.folder.join("lock").exists()
+        let [running, _] = &self.folders;
+        running.join("exit.json").exists() || !running.join("lock").exists()
     }
 
     /// Waits until something may have changed, or the time is over; says which.
@@ -139,9 +145,28 @@ impl AsFd for LogReader {
     }
 }
 
+/// The files of a log that may be about to move: looked for where they come from before where they go.
+fn all_pieces([running, kept]: &[PathBuf; 2]) -> Vec<Piece> {
+    let mut all = pieces(running);
+    let moved = pieces(kept);
+    all.retain(|piece| moved.iter().all(|one| one.start != piece.start));
+    all.extend(moved);
+    all.sort_by_key(|piece| piece.start);
+    all
+}
+
 /// Reads backwards until enough ends of lines were seen.
-fn start_of_last_lines(folder: &Path, lines: u64) -> io::Result<u64> {
-    let pieces = pieces(folder);
+fn start_of_last_lines(folders: &[PathBuf; 2], lines: u64) -> io::Result<u64> {
+    loop {
+        match try_start_of_last_lines(&all_pieces(folders), lines) {
+            // Rotated or moved away between the listing and the opening.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            start => return start,
+        }
+    }
+}
+
+fn try_start_of_last_lines(pieces: &[Piece], lines: u64) -> io::Result<u64> {
     let mut seen = 0;
     let mut is_last_byte = true;
     let mut oldest = 0;
@@ -190,7 +215,8 @@ mod tests {
     fn a_reader_follows_over_rotated_files() {
         let scratch = Scratch::new();
         let mut writer = LogWriter::open(scratch.path(), 50, 100).unwrap();
-        let mut reader = LogReader::open(scratch.path(), LogStart::Offset(0)).unwrap();
+        let mut reader =
+            LogReader::open(scratch.path(), &scratch.path().join("kept"), LogStart::Offset(0)).unwrap();
         let (mut written, mut read) = (Vec::new(), Vec::new());
         for number in 0..100 {
             let line = format!("line {number}\n");
@@ -205,6 +231,28 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_is_being_put_away_is_read_whole() {
+        let scratch = Scratch::new();
+        let (running, kept) = (scratch.path().join("running"), scratch.path().join("kept"));
+        std::fs::create_dir(&running).unwrap();
+        let mut writer = LogWriter::open(&running, 50, 100).unwrap();
+        for number in 0..20 {
+            writer.write(format!("line {number}\n").as_bytes()).unwrap();
+        }
+        let whole = rest(&mut LogReader::open(&running, &kept, LogStart::Offset(0)).unwrap());
+        std::fs::create_dir(&kept).unwrap();
+        for piece in pieces(&running) {
+            std::fs::rename(&piece.path, kept.join(piece.path.file_name().unwrap())).unwrap();
+            let mut reader = LogReader::open(&running, &kept, LogStart::Offset(0)).unwrap();
+            assert_eq!(rest(&mut reader), whole);
+            let mut last = LogReader::open(&running, &kept, LogStart::Lines(1)).unwrap();
+            assert_eq!(rest(&mut last), b"line 19\n");
+        }
+        std::fs::remove_dir(&running).unwrap();
+        assert_eq!(rest(&mut LogReader::open(&running, &kept, LogStart::Offset(0)).unwrap()), whole);
+    }
+
+    #[test]
     fn a_reader_skips_what_is_gone() {
         let scratch = Scratch::new();
         let mut writer = LogWriter::open(scratch.path(), 50, 2).unwrap();
@@ -214,7 +262,8 @@ mod tests {
             writer.write(line.as_bytes()).unwrap();
             written.extend_from_slice(line.as_bytes());
         }
-        let mut reader = LogReader::open(scratch.path(), LogStart::Offset(3)).unwrap();
+        let mut reader =
+            LogReader::open(scratch.path(), &scratch.path().join("kept"), LogStart::Offset(3)).unwrap();
         let first = reader.read().unwrap().unwrap();
         assert!(first.offset > 3);
         assert!(written[first.offset as usize..].starts_with(&first.bytes));
@@ -228,7 +277,9 @@ mod tests {
             writer.write(format!("line {number}\n").as_bytes()).unwrap();
         }
         let last = |lines| {
-            let mut reader = LogReader::open(scratch.path(), LogStart::Lines(lines)).unwrap();
+            let mut reader =
+                LogReader::open(scratch.path(), &scratch.path().join("kept"), LogStart::Lines(lines))
+                    .unwrap();
             String::from_utf8(rest(&mut reader)).unwrap()
         };
         assert_eq!(last(0), "");
@@ -244,7 +295,8 @@ mod tests {
     fn a_reader_is_woken_by_a_write() {
         let scratch = Scratch::new();
         let mut writer = LogWriter::open(scratch.path(), 1000, 2).unwrap();
-        let mut reader = LogReader::open(scratch.path(), LogStart::Offset(0)).unwrap();
+        let mut reader =
+            LogReader::open(scratch.path(), &scratch.path().join("kept"), LogStart::Offset(0)).unwrap();
         assert_eq!(reader.read().unwrap(), None);
         assert!(!reader.wait(Duration::ZERO).unwrap());
         writer.write(b"more\n").unwrap();

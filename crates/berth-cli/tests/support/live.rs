@@ -169,7 +169,7 @@ fn is_gone(pid: u32) -> bool {
 }
 
 /// Where tools for tests and notebooks are, outside of the home of a test.
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/berth"));
     std::env::var_os("BERTH_CACHE").map(PathBuf::from).or_else(home).unwrap_or_default()
 }
