@@ -349,11 +349,12 @@ async fn take_over_claim(requests: &Requests, ledgers: &Ledgers, claim: Key, uid
         }
         Err(error) => return Err(error).context("a claim cannot be read"),
     };
-    if found.status.allocation.is_some() && *found.metadata.uid == *uid {
+    if *found.metadata.uid != *uid {
+        ledgers.released_earlier(&claim, &uid);
         return Ok(());
     }
-    if *found.metadata.uid != *uid {
-        ledgers.released(&claim);
+    if let Some(allocation) = &found.status.allocation {
+        ledgers.is_only_on(&claim, &allocation.nodes());
         return Ok(());
     }
     let epoch = requests.epoch()?.to_string();
@@ -362,8 +363,9 @@ async fn take_over_claim(requests: &Requests, ledgers: &Ledgers, claim: Key, uid
         Ok(written) => {
             // Whatever was under way came before, or never will.
             let written: ClaimObject = serde_json::from_slice(&written).context("a claim cannot be read")?;
-            if written.status.allocation.is_none() {
-                ledgers.released(&claim);
+            match &written.status.allocation {
+                None => ledgers.released(&claim),
+                Some(allocation) => ledgers.is_only_on(&claim, &allocation.nodes()),
             }
             Ok(())
         }

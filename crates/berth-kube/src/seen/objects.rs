@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels, annotations, selectors, amounts.
 pub(crate) type Texts = BTreeMap<String, String>;
@@ -364,6 +364,13 @@ pub(crate) struct Consumer {
 #[serde(default)]
 pub(crate) struct Allocation {
     pub(crate) devices: AllocationDevices,
+}
+
+impl Allocation {
+    /// The nodes whose devices it has: a node's pool has the node's name.
+    pub(crate) fn nodes(&self) -> BTreeSet<&str> {
+        self.devices.results.iter().map(|result| result.pool.as_str()).collect()
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

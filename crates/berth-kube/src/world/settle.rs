@@ -354,6 +354,7 @@ impl World {
                 }
             }
             Err(failure) => {
+                tracing::info!(group = ?group.key, run, message = failure.message, "a start is refused and tried again");
                 group.refused_starts += 1;
                 let until = now + back_off(group.refused_starts);
                 group.not_before = Some(until);

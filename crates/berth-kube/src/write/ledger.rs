@@ -12,7 +12,7 @@ use berth_types::{Bytes, Share};
 use kube::ResourceExt;
 use serde_json::json;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -31,8 +31,8 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Ledgers {
     nodes: Mutex<HashMap<String, Arc<Ledger>>>,
-    /// Where a claim has something.
-    claims: Mutex<HashMap<Key, String>>,
+    /// The nodes whose ledgers name a claim. A release is not written down at once, so after a while without a leader several may.
+    claims: Mutex<HashMap<Key, BTreeSet<String>>>,
     /// The claim of a Pod.
     pods: Mutex<HashMap<Text, Key>>,
 }
@@ -73,7 +73,7 @@ impl Ledgers {
             }
             let name = ledger.name_any();
             for (claim, held) in &entries {
-                lock(&ours.claims).insert(claim.clone(), name.clone());
+                lock(&ours.claims).entry(claim.clone()).or_default().insert(name.clone());
                 lock(&ours.pods).insert(held.pod.clone(), claim.clone());
             }
             let written = Written { version: ledger.resource_version(), changes: 0 };
@@ -100,11 +100,11 @@ impl Ledgers {
     pub(super) async fn hold(&self, requests: &Requests, node: &str, held: Held) -> Result<(), WriteError> {
         let ledger = Arc::clone(lock(&self.nodes).entry(node.to_owned()).or_default());
         self.released(&held.claim);
+        lock(&self.claims).entry(held.claim.clone()).or_default().insert(node.to_owned());
+        lock(&self.pods).insert(held.pod.clone(), held.claim.clone());
         let mine = {
             let mut wanted = lock(&ledger.wanted);
             wanted.has_room(&held)?;
-            lock(&self.claims).insert(held.claim.clone(), node.to_owned());
-            lock(&self.pods).insert(held.pod.clone(), held.claim.clone());
             wanted.entries.insert(held.claim.clone(), held);
             wanted.changes += 1;
             wanted.changes
@@ -172,7 +172,7 @@ impl Ledgers {
     /// A Pod is over or gone, and its claims have nothing any more.
     pub(super) fn released_by(&self, pod: &str) {
         let Some(claim) = lock(&self.pods).remove(pod) else { return };
-        self.released(&claim);
+        self.strike(&claim, |_, held| *held.pod == *pod);
     }
 
     /// Pods that have something by some ledger.
@@ -182,11 +182,36 @@ impl Ledgers {
 
     /// A claim has nothing any more. That is not written down at once: an entry without a claim holds nothing.
     pub(crate) fn released(&self, claim: &Key) {
-        let Some(node) = lock(&self.claims).remove(claim) else { return };
-        let ledger = lock(&self.nodes).get(&node).cloned();
-        let held = ledger.and_then(|ledger| lock(&ledger.wanted).entries.remove(claim));
-        if let Some(held) = held {
-            lock(&self.pods).remove(&held.pod);
+        self.strike(claim, |_, _| true);
+    }
+
+    /// An earlier claim of this name has nothing any more.
+    pub(crate) fn released_earlier(&self, claim: &Key, uid: &str) {
+        self.strike(claim, |_, held| *held.uid == *uid);
+    }
+
+    /// A claim has what it has on these nodes; other ledgers name it from a start that came to nothing.
+    pub(crate) fn is_only_on(&self, claim: &Key, nodes: &BTreeSet<&str>) {
+        self.strike(claim, |node, _| !nodes.contains(node));
+    }
+
+    /// Removes entries of a claim.
+    fn strike(&self, claim: &Key, goes: impl Fn(&str, &Held) -> bool) {
+        let mut claims = lock(&self.claims);
+        let Some(nodes) = claims.get_mut(claim) else { return };
+        let mut owners = Vec::new();
+        nodes.retain(|node| {
+            let Some(ledger) = lock(&self.nodes).get(node).cloned() else { return false };
+            let mut wanted = lock(&ledger.wanted);
+            let stays = wanted.entries.get(claim).is_some_and(|held| !goes(node, held));
+            if !stays {
+                owners.extend(wanted.entries.remove(claim).map(|held| held.pod));
+            }
+            stays
+        });
+        if nodes.is_empty() {
+            claims.remove(claim);
+            owners.iter().for_each(|pod| drop(lock(&self.pods).remove(pod)));
         }
     }
 }
@@ -239,4 +264,53 @@ fn held(allocation: &DeviceAllocation) -> Option<Held> {
         pod: allocation.owner.as_deref().unwrap_or_default().into(),
         shares: vec![(allocation.device.as_str().into(), share, memory)],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn half(claim: &str, device: &str) -> DeviceAllocation {
+        DeviceAllocation {
+            claim: format!("team/{claim}"),
+            uid: format!("{claim}-uid"),
+            device: device.into(),
+            share: 500_000,
+            memory: 0,
+            owner: Some(format!("{claim}-pod")),
+        }
+    }
+
+    fn ledger(node: &str, allocations: Vec<DeviceAllocation>) -> DeviceLedger {
+        DeviceLedger::new(node, DeviceLedgerSpec { epoch: 1, allocations })
+    }
+
+    fn has_room(ledgers: &Ledgers, node: &str, allocation: &DeviceAllocation) -> bool {
+        let ledger = lock(&ledgers.nodes).get(node).cloned().expect("a ledger");
+        lock(&ledger.wanted).has_room(&held(allocation).expect("an entry")).is_ok()
+    }
+
+    /// Killed while it started on one node, started on another, killed again: both ledgers name the claim.
+    #[test]
+    fn what_an_earlier_start_left_in_another_ledger_holds_nothing() {
+        let found = || {
+            Ledgers::found(vec![
+                ledger("old", vec![half("a", "gpu-0"), half("b", "gpu-0")]),
+                ledger("new", vec![half("a", "gpu-0")]),
+            ])
+        };
+        let (a, other) = (Key::new("team", "a"), half("other", "gpu-0"));
+        let ledgers = found();
+        assert!(!has_room(&ledgers, "old", &other));
+        ledgers.is_only_on(&a, &BTreeSet::from(["new"]));
+        assert!(has_room(&ledgers, "old", &other), "the other half is free");
+        assert_eq!(lock(&ledgers.nodes)["new"].wanted.lock().expect("is whole").entries.len(), 1);
+        let ledgers = found();
+        ledgers.released(&a);
+        assert!(has_room(&ledgers, "old", &other));
+        let ledgers = found();
+        ledgers.released_by("a-pod");
+        assert!(has_room(&ledgers, "old", &other));
+        assert_eq!(ledgers.pods(), [Text::from("b-pod")]);
+    }
 }
