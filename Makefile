@@ -32,7 +32,7 @@ story: ## play the report's scenario in the simulator; a picture goes to target/
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
 test: ## every test: properties, scenarios, transcripts, processes and containers, the dashboard in a browser, house rules
-	@.ci/ensure rust ui containers shells mpi jax jupyter browser kube
+	@.ci/ensure rust ui containers shells mpi jax jupyter browser oidc kube
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
 	cargo test --workspace --locked
 	@.ci/test-ui

@@ -16,7 +16,7 @@ struct Row {
     reason: &'static str,
 }
 
-const TABLE: [Row; 15] = [
+const TABLE: [Row; 16] = [
     Row {
         name: "berth-types",
         uses: &[],
@@ -48,8 +48,14 @@ const TABLE: [Row; 15] = [
         reason: "what is said over the wire stays the same while the engine behind it changes",
     },
     Row {
+        name: "berth-tls",
+        uses: &[],
+        tests_use: &[],
+        reason: "who is trusted is one question, whoever asks it, and whatever is said afterwards",
+    },
+    Row {
         name: "berth-client",
-        uses: &["berth-api"],
+        uses: &["berth-api", "berth-tls"],
         tests_use: &[],
         reason: "whoever calls the API knows what is said over the wire, and nothing behind it",
     },
@@ -61,7 +67,7 @@ const TABLE: [Row; 15] = [
     },
     Row {
         name: "berth-server",
-        uses: &["berth-agent", "berth-api", "berth-engine", "berth-store", "berth-types"],
+        uses: &["berth-agent", "berth-api", "berth-engine", "berth-store", "berth-tls", "berth-types"],
         tests_use: &["berth-check", "berth-client"],
         reason: "the control plane joins engine, store and agent; only the command line starts it",
     },
@@ -82,6 +88,7 @@ const TABLE: [Row; 15] = [
             "berth-server",
             "berth-sim",
             "berth-store",
+            "berth-tls",
             "berth-types",
         ],
         tests_use: &["berth-gate", "berth-kube", "berth-testbed"],
@@ -101,7 +108,7 @@ const TABLE: [Row; 15] = [
     },
     Row {
         name: "berth-gate",
-        uses: &["berth-api", "berth-kube", "berth-server", "berth-types"],
+        uses: &["berth-api", "berth-kube", "berth-server", "berth-tls", "berth-types"],
         tests_use: &["berth-sim", "berth-testbed"],
         reason: "an outermost crate: it joins the API of the platform and a cluster, and nothing points at it",
     },

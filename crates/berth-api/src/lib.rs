@@ -35,7 +35,7 @@ pub use people::{
 };
 pub use problem::{Code, Problem};
 pub use running::{RunningServer, SERVER_FILE, TOKEN_FILE};
-pub use session::{Session, SessionRequest, SignInLink};
+pub use session::{Session, SessionRequest, SignInLink, SignInProof, SingleSignOn};
 pub use shell::{
     ConnectQuery, SHELL_MESSAGE_BYTES_MAX, SHELL_PROTOCOL, STREAM_STDERR, STREAM_STDIN, STREAM_STDOUT,
     ShellQuery, ShellRequest, ShellSays, ShellSize, ShellTells,

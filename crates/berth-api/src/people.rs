@@ -131,7 +131,7 @@ pub struct UserList {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// Who has it.
+    /// Who has it: a user, or `group:NAME`, everybody of whom single sign-on says that they are in it.
     pub user: String,
     /// Which role.
     pub role: Role,
@@ -216,6 +216,9 @@ pub struct WhoAmI {
     /// When that token ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// Groups that single sign-on told of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// What the user may do, where.
     pub roles: Vec<Grant>,
 }
@@ -242,7 +245,8 @@ pub struct AuditEntry {
     /// The project it was about, if it was about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// The status of the answer.
+    /// The status of the answer; 0 when it is not known, because the caller went, the server ended, or the disk was full, before
+    /// it could be noted.
     pub status: u16,
     /// Why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]

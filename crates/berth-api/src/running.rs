@@ -16,4 +16,7 @@ pub struct RunningServer {
     pub pid: u32,
     /// Its release.
     pub version: String,
+    /// The fingerprint of its certificate, when it speaks TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }

@@ -11,6 +11,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use berth_client::{Address, Endpoint};
+use berth_tls::{Fingerprint, Trust};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -55,6 +56,54 @@ pub(crate) struct AddArgs {
     /// A file with the token of the server that --server names; `-` reads it from the input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArgs,
+}
+
+/// Whom to believe.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// Believe the one certificate with this fingerprint, as the server prints it when it starts
+    #[arg(long, value_name = "SHA256:HASH")]
+    trust_fingerprint: Option<Fingerprint>,
+}
+
+impl TrustArgs {
+    /// Whose certificate is believed, as it is kept.
+    pub(crate) fn kept(&self, server: &ServerArgs) -> anyhow::Result<Kept> {
+        let trust = match self.trust_fingerprint {
+            Some(_) if server.ca_file.is_some() => {
+                let text = "--trust-fingerprint and --ca-file are two ways of the same; choose one";
+                return Err(Failure::misuse(text).into());
+            }
+            Some(fingerprint) => Some(Trust::Fingerprint(fingerprint)),
+            None => server.trust()?,
+        };
+        Ok(match trust {
+            None | Some(Trust::System) => Kept::default(),
+            Some(Trust::Authorities(text)) => Kept { authorities: Some(text), ..Kept::default() },
+            Some(Trust::Fingerprint(hash)) => Kept { fingerprint: Some(hash.to_string()), ..Kept::default() },
+        })
+    }
+}
+
+/// Whose certificate a server may show: what these authorities signed, or the one with this fingerprint.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    authorities: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+}
+
+impl Kept {
+    fn trust(&self) -> anyhow::Result<Trust> {
+        Ok(match (&self.fingerprint, &self.authorities) {
+            (Some(fingerprint), _) => Trust::Fingerprint(fingerprint.parse().map_err(Failure::misuse)?),
+            (None, Some(text)) => Trust::Authorities(text.clone()),
+            (None, None) => Trust::System,
+        })
+    }
 }
 
 /// A server by name.
@@ -66,6 +115,8 @@ pub(crate) enum Known {
         address: String,
         #[serde(default)]
         token: String,
+        #[serde(flatten)]
+        trust: Kept,
     },
     /// On this machine.
     Folder(PathBuf),
@@ -88,7 +139,9 @@ impl Known {
 
     pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
         match self {
-            Self::Server { address, token } => Ok(Endpoint::new(address.parse::<Address>()?, token)?),
+            Self::Server { address, token, trust } => {
+                Ok(Endpoint::new(address.parse::<Address>()?, token)?.trusting(trust.trust()?))
+            }
             Self::Folder(folder) => Ok(Endpoint::of_folder(folder)?),
         }
     }
@@ -249,7 +302,7 @@ fn add(server: &ServerArgs, arguments: &AddArgs) -> anyhow::Result<()> {
         (Some(address), _) => {
             let address = address.parse::<Address>()?.to_string();
             let token = arguments.token_file.as_deref().map(read_token).transpose()?.unwrap_or_default();
-            Known::Server { address, token }
+            Known::Server { address, token, trust: arguments.trust.kept(server)? }
         }
         (None, Some(folder)) => Known::Folder(std::path::absolute(folder)?),
         (None, None) => {

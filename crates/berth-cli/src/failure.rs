@@ -2,6 +2,7 @@
 
 use berth_api::Code;
 use berth_client::ClientError;
+use berth_tls::TlsError;
 use std::{fmt, process::ExitCode};
 
 /// How a command ends. These numbers are promised to scripts.
@@ -71,6 +72,7 @@ impl Failure {
             ClientError::Unreachable { address, source } => {
                 Self::new(Exit::NotRunning, format!("berth is not running: nobody answers at {address} ({source})")).hint(start)
             }
+            ClientError::Tls { address, source } => Self::of_tls(address, source),
             ClientError::Timeout { .. } | ClientError::Closed { .. } => Self::new(Exit::NotRunning, error.to_string())
                 .hint("see whether it still runs with `berth status`"),
             ClientError::Protocol { .. } => Self::new(Exit::NotRunning, error.to_string())
@@ -97,6 +99,27 @@ impl Failure {
                 };
                 Self { exit, text, hint: problem.hint.clone() }
             }
+        }
+    }
+
+    /// What is wrong with a certificate, and how it can be trusted all the same.
+    fn of_tls(address: &str, error: &TlsError) -> Self {
+        let failure = Self::new(Exit::Refused, format!("{address} is not trusted: {error}"));
+        match error {
+            TlsError::Untrusted { fingerprint: Some(fingerprint), .. } => failure.hint(format!(
+                "it is {fingerprint}; compare that with what the server printed when it started, and if it is the same,\n  \
+                 `berth login {address} --trust-fingerprint {fingerprint}`\n  \
+                 or name whoever signed it with --ca-file FILE or BERTH_CA_FILE"
+            )),
+            TlsError::Another { found, .. } => failure.hint(format!(
+                "either it was renewed, or this is another server: ask whoever runs it, then `berth login {address} \
+                 --trust-fingerprint {found}`"
+            )),
+            TlsError::NotTls => {
+                let plain = address.replacen("https://", "http://", 1);
+                Self { exit: Exit::NotRunning, ..failure }.hint(format!("on this machine, write {plain}"))
+            }
+            _ => failure,
         }
     }
 

@@ -34,6 +34,7 @@ mod server;
 mod session;
 mod shell;
 mod show;
+mod sign_on;
 mod sim;
 mod submit;
 mod top;
@@ -83,6 +84,7 @@ fn help_end() -> String {
     let variables = "Environment:\n  \
         BERTH_HOME     the folder of the server\n  \
         BERTH_SERVER   the address of a server, with BERTH_TOKEN\n  \
+        BERTH_CA_FILE  who vouches for a server that speaks TLS\n  \
         BERTH_CONTEXT  a server by its name\n  \
         BERTH_PROJECT  the project of commands that name none\n  \
         NO_COLOR       no colours";

@@ -61,7 +61,16 @@ pub(crate) async fn run(session: &Session, arguments: &LogsArgs) -> anyhow::Resu
         Ok(log) => log,
         Err(error) => return Err(session.missing(error, &place).await),
     };
-    while let Some(part) = log.next().await? {
+    loop {
+        let part = match log.next().await {
+            Ok(Some(part)) => part,
+            Ok(None) => break,
+            // A log that is cut off may be one that may not be read any more; the server says so to whoever asks.
+            Err(error) => {
+                session.client.workload(&place.project, &place.name).await?;
+                return Err(error.into());
+            }
+        };
         if !output::write_part(&part)? {
             break;
         }

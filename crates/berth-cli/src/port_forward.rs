@@ -111,7 +111,17 @@ async fn carry(stream: TcpStream, mut sender: PortSender, mut receiver: PortRece
         }
     };
     let down = async {
-        while let Ok(bytes) = receiver.next().await {
+        loop {
+            let bytes = match receiver.next().await {
+                Ok(bytes) => bytes,
+                // It ends like this when it is over, or when the server has a reason.
+                Err(error) => {
+                    if let Some(reason) = PortReceiver::reason(&error) {
+                        eprintln!("berth: the connection was closed: {reason}");
+                    }
+                    return;
+                }
+            };
             if bytes.is_empty() {
                 // The other direction may still have something to say.
                 let _ = to.shutdown().await;

@@ -9,6 +9,7 @@ use crate::{
 };
 use berth_api::{Code, Project, WorkloadQuery};
 use berth_client::{Client, ClientError, Endpoint};
+use berth_tls::Trust;
 use clap::Args;
 use std::{path::PathBuf, sync::Arc};
 
@@ -26,6 +27,9 @@ pub(crate) struct ServerArgs {
     /// A server by its name, as `berth context list` shows them [env: BERTH_CONTEXT]
     #[arg(long, global = true, value_name = "NAME", conflicts_with_all = ["server", "folder"])]
     pub(crate) context: Option<String>,
+    /// A file with the authority, or the certificate itself (PEM), of a server that speaks TLS [env: BERTH_CA_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 fn variable(name: &str) -> Option<std::ffi::OsString> {
@@ -46,7 +50,7 @@ impl ServerArgs {
     pub(crate) fn endpoint(&self, config: &Config) -> anyhow::Result<Endpoint> {
         let text = |name: &str| variable(name)?.into_string().ok();
         if let Some(address) = &self.server {
-            return at(address);
+            return self.at(address);
         }
         if let Some(context) = &self.context {
             return self.known(context);
@@ -55,7 +59,7 @@ impl ServerArgs {
             return Ok(Endpoint::of_folder(&self.folder()?)?);
         }
         if let Some(address) = text("BERTH_SERVER") {
-            return at(&address);
+            return self.at(&address);
         }
         match text("BERTH_CONTEXT")
             .or_else(|| config.context.clone().filter(|_| text("BERTH_HOME").is_none()))
@@ -67,15 +71,29 @@ impl ServerArgs {
 
     fn known(&self, name: &str) -> anyhow::Result<Endpoint> {
         match context::find(name)? {
-            Some(known) => known.endpoint(),
+            Some(known) => Ok(match self.trust()? {
+                Some(trust) => known.endpoint()?.trusting(trust),
+                None => known.endpoint()?,
+            }),
             None => Ok(Endpoint::of_folder(&self.folder()?)?),
         }
     }
-}
 
-fn at(address: &str) -> anyhow::Result<Endpoint> {
-    let token = std::env::var("BERTH_TOKEN").unwrap_or_default();
-    Ok(Endpoint::new(address.parse::<berth_client::Address>()?, token.trim())?)
+    fn at(&self, address: &str) -> anyhow::Result<Endpoint> {
+        let token = std::env::var("BERTH_TOKEN").unwrap_or_default();
+        let endpoint = Endpoint::new(address.parse::<berth_client::Address>()?, token.trim())?;
+        Ok(match self.trust()? {
+            Some(trust) => endpoint.trusting(trust),
+            None => endpoint,
+        })
+    }
+
+    /// Whose certificate is believed, if that is said.
+    pub(crate) fn trust(&self) -> anyhow::Result<Option<Trust>> {
+        let file = self.ca_file.clone().or_else(|| variable("BERTH_CA_FILE").map(PathBuf::from));
+        let trust = file.map(|file| Trust::of_file(&file)).transpose();
+        trust.map_err(|error| Failure::misuse(error.to_string()).into())
+    }
 }
 
 /// The project a command is about.

@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::Context;
 use berth_api::{GpuAmount, ProjectSettings, RunningServer};
-use berth_server::{Config, Folder, Running, Shutdown};
+use berth_server::{Access, Config, Folder, Running, Shutdown};
 use clap::Args;
 use std::{
     env, fs,
@@ -27,7 +27,8 @@ const START_MAX: Duration = Duration::from_secs(60);
 Examples:
   berth up -d                                      with the GPUs of this machine, in the background
   berth up --nodes 2xdgx1 --project team-a=4 --project team-b=2
-  berth up --listen 127.0.0.1:0                    on any free port")]
+  berth up --listen 127.0.0.1:0                    on any free port
+  berth up --listen 0.0.0.0:7370 --tls-generate    for other machines too")]
 pub(crate) struct UpArgs {
     /// Nodes declared for trying it out, as 2xdgx1, or a file that describes them; this machine when absent
     #[arg(long, value_name = "NODES|FILE")]
@@ -47,6 +48,8 @@ pub(crate) struct UpArgs {
     /// What images run as processes: a TOML file, as `"acme/train" = { program = ["/opt/train"] }`
     #[arg(long, value_name = "FILE")]
     pub(crate) images: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: Access,
 }
 
 fn parse_project(text: &str) -> Result<(String, GpuAmount), String> {
@@ -100,6 +103,7 @@ fn config(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<Config> {
     Ok(Config {
         folder: folder.path().to_owned(),
         listen: arguments.listen,
+        access: arguments.access.clone(),
         nodes,
         projects: arguments.projects.iter().map(project).collect(),
         images,
@@ -172,7 +176,7 @@ fn explained(error: berth_server::ServerError, listen: SocketAddr, folder: &Fold
                 .hint("choose another address with --listen, as --listen 127.0.0.1:0 for any free port")
                 .into()
         }
-        error @ (ServerError::Declared(_) | ServerError::NotLoopback(_)) => {
+        error @ (ServerError::Declared(_) | ServerError::NotLoopback(_) | ServerError::Tls(_)) => {
             Failure::misuse(error.to_string()).into()
         }
         error => error.into(),
@@ -217,13 +221,21 @@ fn greet(running: &Running, folder: &Folder) {
         }
         None => String::new(),
     };
+    let fingerprint = match &running.fingerprint {
+        Some(fingerprint) => format!(
+            "Its certificate is {fingerprint}; from another machine:\n  \
+             berth login {} --trust-fingerprint {fingerprint}\n",
+            running.public_url
+        ),
+        None => String::new(),
+    };
     eprint!(
-        "berth {} runs at http://{}, in {home}\n{}\n\n{dashboard}In another terminal:\n{elsewhere}{create}  \
+        "berth {} runs at {}, in {home}\n{fingerprint}{}\n\n{dashboard}In another terminal:\n{elsewhere}{create}  \
          {berth} submit hello -p {project} -g 1 -i berth/quickstart\n  \
          {berth} list -A --watch\n  {berth} logs hello -p {project} -f\n  {berth} why hello -p {project}\n\n\
          Ctrl-C stops it: what runs saves its state, and goes on with the next start.\n",
         berth_api::release(),
-        running.address,
+        running.public_url,
         running.summary(),
     );
 }

@@ -63,6 +63,7 @@ impl Berth {
                 let serving = Serving {
                     folder,
                     listen: "127.0.0.1:0".parse().expect("an address"),
+                    access: Default::default(),
                     user: "ada".into(),
                     clock: berth_server::now,
                     ping_every: berth_server::PING_EVERY,

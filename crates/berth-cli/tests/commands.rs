@@ -59,9 +59,12 @@ fn without_a_server_every_command_says_how_to_start_one() {
     let ran = home.run("berth list --server http://127.0.0.1:1");
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("nobody answers at http://127.0.0.1:1"), "{ran:?}");
-    let ran = home.run("berth list --server https://berth.example");
+    let ran = home.run("berth list --server https://127.0.0.1:1");
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains("nobody answers at https://127.0.0.1:1"), "{ran:?}");
+    let ran = home.run("berth list --server ftp://berth.example");
     assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("https is not supported"), "{ran:?}");
+    assert!(ran.stderr.contains("begins with http:// or https://"), "{ran:?}");
 }
 
 #[test]

@@ -37,6 +37,7 @@ fn serves_when_the_other_test_asks_for_it() {
     let config = berth_server::Config {
         folder: folder.into(),
         listen: "127.0.0.1:0".parse().expect("an address"),
+        access: Default::default(),
         nodes: berth_server::declared_nodes("1xdgx1").expect("is understood"),
         projects: Vec::new(),
         images: Default::default(),

@@ -7,9 +7,9 @@ use crate::{
 use berth_api::{
     AuditList, AuditQuery, Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings,
     EventList, EventQuery, Grant, GrantList, Link, LogQuery, Node, NodeList, Preview, Project, ProjectList,
-    ProjectSettings, Series, SeriesList, SeriesQuery, SignInLink, Submitted, TokenList, TokenMade,
-    TokenRequest, User, UserList, UserRequest, Volume, VolumeList, VolumeQuery, VolumeRequest, Warned,
-    WhoAmI, Why, Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
+    ProjectSettings, Series, SeriesList, SeriesQuery, SignInLink, SignInProof, SingleSignOn, Submitted,
+    TokenList, TokenMade, TokenRequest, User, UserList, UserRequest, Volume, VolumeList, VolumeQuery,
+    VolumeRequest, Warned, WhoAmI, Why, Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
 };
 use hyper::Method;
 use serde_json::json;
@@ -28,6 +28,16 @@ impl Client {
     /// A link that signs in to the dashboard once.
     pub async fn sign_in_link(&self) -> Result<SignInLink, ClientError> {
         self.send(Method::POST, &path(&["session", "links"]), NOTHING).await
+    }
+
+    /// Whether there is single sign-on.
+    pub async fn single_sign_on(&self) -> Result<SingleSignOn, ClientError> {
+        self.get(&path(&["oidc"])).await
+    }
+
+    /// The token of a sign-in that this side began.
+    pub async fn redeem(&self, proof: &SignInProof) -> Result<TokenMade, ClientError> {
+        self.send(Method::POST, &path(&["oidc", "token"]), Some(proof)).await
     }
 
     /// Whether the server is up, and whether it takes requests.

@@ -5,6 +5,7 @@ use crate::{
     connection::{Connection, Lost},
 };
 use berth_api::{CURSOR_HEADER, Code, IDEMPOTENCY_HEADER, Problem, RELEASE_HEADER, USER_HEADER};
+use berth_tls::Connector;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -13,7 +14,10 @@ use hyper::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Write, time::Duration};
-use tokio::{sync::Mutex, time};
+use tokio::{
+    sync::{Mutex, OnceCell},
+    time,
+};
 
 /// Bounds on what a server can make a client wait for or keep.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +66,8 @@ pub struct Client {
     pub(crate) limits: Limits,
     /// The connection that nobody uses at the moment.
     idle: Mutex<Option<Connection>>,
+    /// Whom it trusts, once that was needed.
+    connector: OnceCell<Connector>,
 }
 
 /// A request before it is sent.
@@ -101,7 +107,8 @@ impl Client {
         // A header holds plain characters only. A person with another name is still worth telling apart.
         let plain = |c: char| if c.is_ascii_graphic() { c } else { '_' };
         let user = user.chars().take(USER_CHARS_MAX).map(plain).collect();
-        Self { endpoint, user, limits: Limits::default(), idle: Mutex::new(None) }
+        let (limits, idle, connector) = (Limits::default(), Mutex::new(None), OnceCell::new());
+        Self { endpoint, user, limits, idle, connector }
     }
 
     /// With other bounds.
@@ -215,7 +222,17 @@ impl Client {
         &self,
         call: &Call<'_>,
     ) -> Result<(Response<Incoming>, Connection), ClientError> {
-        let mut connection = Connection::open(self.address(), self.limits.connect).await?;
+        let connector = match self.address().is_tls() {
+            false => None,
+            true => {
+                let trust = async || {
+                    Connector::new(self.endpoint.trust())
+                        .map_err(|source| ClientError::Tls { address: self.address().to_string(), source })
+                };
+                Some(self.connector.get_or_try_init(trust).await?)
+            }
+        };
+        let mut connection = Connection::open(self.address(), connector, self.limits.connect).await?;
         let response = connection.send(self.request(call)).await.map_err(|lost| self.lost(lost))?;
         Ok((self.checked(response).await?, connection))
     }
@@ -275,10 +292,10 @@ impl Client {
         if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
-        if status == StatusCode::UNAUTHORIZED {
+        let bytes = self.whole(response).await?;
+        if status == StatusCode::UNAUTHORIZED && self.endpoint.token().is_empty() {
             return Err(ClientError::Unauthorised { address: self.address().to_string() });
         }
-        let bytes = self.whole(response).await?;
         match serde_json::from_slice::<Problem>(&bytes) {
             Ok(problem) => Err(ClientError::Problem(problem)),
             // A problem of a newer server may have a code that is not known here; its words are still worth showing.
@@ -287,6 +304,9 @@ impl Client {
                     status: status.as_u16(),
                     ..Problem::new(Code::Internal, value["detail"].as_str().unwrap_or_default())
                 })),
+                _ if status == StatusCode::UNAUTHORIZED => {
+                    Err(ClientError::Unauthorised { address: self.address().to_string() })
+                }
                 _ => Err(self.protocol(format!("status {status} without a reason"))),
             },
         }

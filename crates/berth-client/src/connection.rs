@@ -1,6 +1,7 @@
 //! One connection over HTTP/1.1.
 
 use crate::{Address, ClientError};
+use berth_tls::{Connector, TlsError};
 use http_body_util::Full;
 use hyper::{
     Request, Response,
@@ -9,7 +10,11 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use std::{io, time::Duration};
-use tokio::{net::TcpStream, time};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time,
+};
 
 /// A connection that was opened, and may have been closed by the other side since.
 #[derive(Debug)]
@@ -28,7 +33,12 @@ pub(crate) enum Lost {
 }
 
 impl Connection {
-    pub(crate) async fn open(address: &Address, within: Duration) -> Result<Self, ClientError> {
+    /// Opens a connection; with a connector, by TLS.
+    pub(crate) async fn open(
+        address: &Address,
+        connector: Option<&Connector>,
+        within: Duration,
+    ) -> Result<Self, ClientError> {
         let unreachable = |source| ClientError::Unreachable { address: address.to_string(), source };
         let stream = match time::timeout(within, TcpStream::connect(address.authority())).await {
             Ok(connected) => connected.map_err(unreachable)?,
@@ -36,9 +46,20 @@ impl Connection {
         };
         // Requests are small and each is waited for, so collecting bytes would only cost time.
         let _ = stream.set_nodelay(true);
-        let (sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| unreachable(io::Error::other(error)))?;
+        let Some(connector) = connector else { return Self::over(stream).await.map_err(unreachable) };
+        let connected = match time::timeout(within, connector.connect(address.host(), stream)).await {
+            Ok(connected) => connected,
+            Err(_) => return Err(unreachable(io::Error::from(io::ErrorKind::TimedOut))),
+        };
+        let stream = connected.map_err(|error| match error {
+            TlsError::Handshake(source) => unreachable(source),
+            source => ClientError::Tls { address: address.to_string(), source },
+        })?;
+        Self::over(stream).await.map_err(unreachable)
+    }
+
+    async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Self> {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         // It ends by itself when either side closes; the request that meets its end learns of it.
         tokio::spawn(connection.with_upgrades());
         Ok(Self { sender })

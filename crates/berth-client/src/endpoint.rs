@@ -2,6 +2,7 @@
 
 use crate::{Address, ClientError};
 use berth_api::{RunningServer, SERVER_FILE, TOKEN_FILE};
+use berth_tls::Trust;
 use std::{fs, io, path::Path};
 
 /// A server that may be called.
@@ -13,15 +14,27 @@ pub struct Endpoint {
     token: String,
     /// Its process, when it runs on this machine and says so.
     pub pid: Option<u32>,
+    /// Whose certificate it may show.
+    trust: Trust,
 }
 
 impl Endpoint {
     /// A server whose address and token are known. No token is sent when it is empty.
     pub fn new(address: Address, token: &str) -> Result<Self, ClientError> {
         match is_plain(token) {
-            true => Ok(Self { address, token: token.to_owned(), pid: None }),
+            true => Ok(Self { address, token: token.to_owned(), pid: None, trust: Trust::System }),
             false => Err(ClientError::Unauthorised { address: address.to_string() }),
         }
+    }
+
+    /// With another opinion of whose certificate it may show.
+    #[must_use]
+    pub fn trusting(self, trust: Trust) -> Self {
+        Self { trust, ..self }
+    }
+
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     pub(crate) fn token(&self) -> &str {
@@ -32,7 +45,17 @@ impl Endpoint {
     pub fn of_folder(folder: &Path) -> Result<Self, ClientError> {
         let running =
             running(folder)?.ok_or_else(|| ClientError::NotRunning { folder: folder.to_owned() })?;
+        // Whoever may write the folder may say which certificate is the right one.
+        let trust = match running.fingerprint.as_deref().map(str::parse) {
+            None => Trust::System,
+            Some(Ok(fingerprint)) => Trust::Fingerprint(fingerprint),
+            Some(Err(reason)) => {
+                let source = io::Error::new(io::ErrorKind::InvalidData, reason);
+                return Err(ClientError::Folder { path: folder.join(SERVER_FILE), source });
+            }
+        };
         Ok(Self {
+            trust,
             address: running.address.parse()?,
             token: read_token(&folder.join(TOKEN_FILE))?,
             pid: Some(running.pid),

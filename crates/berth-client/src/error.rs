@@ -1,6 +1,7 @@
 //! What can go wrong between a caller and the server.
 
 use berth_api::Problem;
+use berth_tls::TlsError;
 use std::{io, path::PathBuf, time::Duration};
 
 /// Why a call has no answer. Each variant is something a caller may do differently about.
@@ -37,6 +38,15 @@ pub enum ClientError {
         /// What the system says.
         #[source]
         source: io::Error,
+    },
+    /// What the server shows to prove that it is the right one does not.
+    #[error("the server at {address} is not trusted")]
+    Tls {
+        /// The address.
+        address: String,
+        /// Why not.
+        #[source]
+        source: TlsError,
     },
     /// The token is missing, or the server does not know it.
     #[error("the server at {address} does not know the token")]

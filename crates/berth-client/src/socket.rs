@@ -15,7 +15,7 @@ use futures_util::{
 };
 use hyper::{Method, StatusCode, body::Bytes, header, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use std::time::Duration;
+use std::{io, time::Duration};
 use tokio::time;
 use tokio_tungstenite::{
     WebSocketStream,
@@ -207,11 +207,22 @@ impl PortSender {
 }
 
 impl PortReceiver {
-    /// The next bytes; none at their end. An error says that the connection was lost.
+    /// Why the server closed the connection, if it said so.
+    pub fn reason(error: &tungstenite::Error) -> Option<String> {
+        match error {
+            tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::Other => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The next bytes; none at their end. An error says that the connection was lost, and why when the server said so.
     pub async fn next(&mut self) -> Result<Bytes, tungstenite::Error> {
         loop {
             match self.0.next().await.ok_or(tungstenite::Error::ConnectionClosed)?? {
                 Message::Binary(bytes) => return Ok(bytes),
+                Message::Close(Some(close)) if !close.reason.is_empty() => {
+                    return Err(tungstenite::Error::Io(io::Error::other(close.reason.as_str())));
+                }
                 Message::Close(_) => return Err(tungstenite::Error::ConnectionClosed),
                 Message::Text(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
             }

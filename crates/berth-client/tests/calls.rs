@@ -74,9 +74,13 @@ async fn a_code_that_is_not_known_yet_still_has_words() {
 }
 
 #[tokio::test]
-async fn an_unknown_token_is_told_apart() {
-    let body = r#"{"code":"unauthenticated","status":401,"detail":"no"}"#;
+async fn an_unknown_token_is_told_apart_in_the_words_of_the_server() {
+    let body = r#"{"code":"unauthenticated","status":401,"detail":"the token was revoked"}"#;
     let (client, _) = serve(move |_, _| Reply::Keep(json("401 Unauthorized", "", body)));
+    let error = client.nodes().await.expect_err("is refused");
+    assert_eq!(error.problem().map(|problem| problem.code), Some(Code::Unauthenticated));
+    assert_eq!(error.to_string(), "the token was revoked");
+    let (client, _) = serve(move |_, _| Reply::Keep(json("401 Unauthorized", "", "no")));
     assert!(matches!(client.nodes().await, Err(ClientError::Unauthorised { .. })));
 }
 

@@ -1,18 +1,23 @@
 //! Serves the platform's API in front of a Kubernetes cluster.
 
 use anyhow::{Context, Result, bail};
+use berth_api::RunningServer;
 use berth_gate::Gate;
-use berth_server::{Folder, Serving};
+use berth_server::{Access, Answering, Folder, Serving};
+use berth_tls::{Connector, Trust};
 use clap::{Parser, Subcommand};
 use std::{
-    fs,
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
+    fs, io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    sync::oneshot,
+};
 
 /// How long a server that is well may take to say so.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -37,6 +42,8 @@ struct Arguments {
     /// A file with the token that callers must have; without it, one is made at the first start.
     #[arg(long, env = "BERTH_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,7 +61,7 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let folder = Folder::at(&arguments.folder);
     match arguments.command {
-        Some(Command::Check) => return check(arguments.listen),
+        Some(Command::Check) => return check(&folder, arguments.listen).await,
         Some(Command::Token) => {
             println!("{}", folder.token()?);
             return Ok(());
@@ -70,14 +77,18 @@ async fn main() -> Result<()> {
     let serving = Serving {
         folder: arguments.folder,
         listen: arguments.listen,
+        access: arguments.access,
         user,
         clock: berth_server::now,
         ping_every: berth_server::PING_EVERY,
     };
-    let (answers_at, told) = oneshot::channel();
+    let (answers_at, told) = oneshot::channel::<Answering>();
     let said = async {
-        if let Ok(address) = told.await {
-            println!("berth answers at http://{address}, in front of the cluster");
+        if let Ok(at) = told.await {
+            println!("berth answers at {}, in front of the cluster", at.public_url);
+            if let Some(fingerprint) = at.fingerprint {
+                println!("the fingerprint of its certificate is {fingerprint}");
+            }
         }
     };
     let serve = berth_server::serve(serving, Arc::new(gate), answers_at, berth_kube::run::stop_asked());
@@ -102,15 +113,37 @@ fn chosen_token(path: &Path) -> Result<Option<String>> {
     Ok(Some(token.to_owned()))
 }
 
-/// Whether the server at an address answers.
-fn check(address: SocketAddr) -> Result<()> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).context("nobody listens")?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
-    let mut answer = [0; 64];
-    let length = stream.read(&mut answer).context("it does not answer")?;
-    if !answer[..length].starts_with(b"HTTP/1.1 200") {
-        bail!("it is not well: {}", String::from_utf8_lossy(&answer[..length]));
+/// Whether the server of a folder answers; without one that says where it is, whoever listens at an address.
+async fn check(folder: &Folder, listen: SocketAddr) -> Result<()> {
+    let answer =
+        tokio::time::timeout(PATIENCE, answer(folder, listen)).await.context("it does not answer")??;
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        bail!("it is not well: {}", String::from_utf8_lossy(&answer));
     }
     Ok(())
+}
+
+/// The beginning of what it says about its health.
+async fn answer(folder: &Folder, listen: SocketAddr) -> Result<Vec<u8>> {
+    let running = fs::read_to_string(folder.server_file()).ok();
+    let running = running.and_then(|text| serde_json::from_str::<RunningServer>(&text).ok());
+    let authority = running.as_ref().and_then(|running| running.address.split_once("://"));
+    let authority = authority.map_or_else(|| listen.to_string(), |(_, authority)| authority.to_owned());
+    let stream = TcpStream::connect(&authority).await.context("nobody listens")?;
+    let fingerprint = running.and_then(|running| running.fingerprint);
+    match fingerprint {
+        Some(fingerprint) => {
+            let trust = Trust::Fingerprint(fingerprint.parse().map_err(anyhow::Error::msg)?);
+            ask(Connector::new(&trust)?.connect("localhost", stream).await?).await
+        }
+        None => ask(stream).await,
+    }
+}
+
+async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<Vec<u8>> {
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+    let mut answer = vec![0; 64];
+    let length = stream.read(&mut answer).await.context("it does not answer")?;
+    answer.truncate(length);
+    Ok(answer)
 }

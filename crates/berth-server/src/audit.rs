@@ -1,15 +1,18 @@
 //! The audit log: a line for everything that somebody changed or tried to, in a file of its own that only grows.
 //!
-//! It is apart from the log of events because it also holds what did not happen. A line is in the file before the answer is
-//! sent; a full file is put aside under a number, and the oldest of those goes when there are too many.
+//! It is apart from the log of events because it also holds what did not happen. A change is noted before it is made, and its
+//! outcome, on a line of its own, before the answer is sent: what cannot be noted is not done. A full file is put aside under a
+//! number, and the oldest of those goes when there are too many.
 
 use berth_api::{AuditEntry, AuditQuery};
+use serde::{Deserialize, Serialize};
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// A file is put aside when it is as large as this.
@@ -32,6 +35,32 @@ struct Open {
     file: File,
     bytes: u64,
     last: u64,
+    /// What has begun, and whose outcome is still to come.
+    begun: BTreeSet<u64>,
+}
+
+/// What became of something that was noted before.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// The number under which it was noted.
+    #[serde(rename = "outcome_of")]
+    pub(crate) seq: u64,
+    pub(crate) status: u16,
+    /// What it was about, when that was known only afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) project: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+}
+
+/// A line of a file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Entry(Box<AuditEntry>),
+    Outcome(Outcome),
 }
 
 impl Audit {
@@ -43,7 +72,10 @@ impl Audit {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let mut last = 0;
         for path in files(folder)? {
-            each(&path, |entry| last = last.max(entry.seq))?;
+            each(&path, |line| match line {
+                Line::Entry(entry) => last = last.max(entry.seq),
+                Line::Outcome(outcome) => last = last.max(outcome.seq),
+            })?;
         }
         let (mut file, mut bytes) = open(folder)?;
         if !ends_whole(folder, bytes)? {
@@ -51,13 +83,47 @@ impl Audit {
             file.write_all(b"\n")?;
             bytes += 1;
         }
-        let open = Mutex::new(Open { file, bytes, last });
+        let open = Mutex::new(Open { file, bytes, last, begun: BTreeSet::new() });
         Ok(Self { folder: folder.to_owned(), file_bytes_max, open })
     }
 
     /// Writes an entry under the next number.
     pub(crate) fn note(&self, entry: AuditEntry) -> io::Result<()> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.lock();
+        let seq = open.last + 1;
+        self.write(&mut open, &AuditEntry { seq, ..entry })?;
+        open.last = seq;
+        Ok(())
+    }
+
+    /// Writes down that something is about to be done; gives its number, for the outcome.
+    pub(crate) fn begin(&self, entry: AuditEntry) -> io::Result<u64> {
+        let mut open = self.lock();
+        let seq = open.last + 1;
+        self.write(&mut open, &AuditEntry { seq, status: 0, ..entry })?;
+        open.last = seq;
+        open.begun.insert(seq);
+        Ok(seq)
+    }
+
+    /// Writes down what became of it.
+    pub(crate) fn end(&self, outcome: &Outcome) -> io::Result<()> {
+        let mut open = self.lock();
+        let written = self.write(&mut open, outcome);
+        open.begun.remove(&outcome.seq);
+        written
+    }
+
+    /// Nobody will say what became of it.
+    pub(crate) fn abandon(&self, seq: u64) {
+        self.lock().begun.remove(&seq);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, open: &mut Open, line: &impl Serialize) -> io::Result<()> {
         if open.bytes >= self.file_bytes_max {
             open.file.sync_data()?;
             fs::rename(self.folder.join(OPEN), self.folder.join(format!("audit-{:020}.jsonl", open.last)))?;
@@ -67,39 +133,64 @@ impl Audit {
                 fs::remove_file(old)?;
             }
         }
-        let mut line = serde_json::to_vec(&AuditEntry { seq: open.last + 1, ..entry })?;
+        let mut line = serde_json::to_vec(line)?;
         line.push(b'\n');
-        open.file.write_all(&line)?;
-        open.bytes += line.len() as u64;
-        open.last += 1;
-        Ok(())
+        let written = open.file.write_all(&line);
+        if written.is_err() {
+            // Half of a line would take the next one with it.
+            let _ = open.file.set_len(open.bytes);
+        } else {
+            open.bytes += line.len() as u64;
+        }
+        written
     }
 
-    /// Entries that fit a query, the oldest first: those after a number, or the newest.
+    /// Entries that fit a query, the oldest first: those after a number, or the newest. What comes after something whose outcome
+    /// is still to come is shown with it, so that whoever goes on from the last has missed nothing.
     pub(crate) fn read(
         &self,
         query: &AuditQuery,
         limit: usize,
         shown: impl Fn(&AuditEntry) -> bool,
     ) -> io::Result<Vec<AuditEntry>> {
-        let mut found = std::collections::VecDeque::new();
+        let end = {
+            let open = self.lock();
+            open.begun.first().copied().unwrap_or(open.last + 1)
+        };
         let after = query.after.unwrap_or(0);
+        let (mut begun, mut found) = (BTreeMap::new(), BTreeMap::new());
+        let keep = |found: &mut BTreeMap<u64, AuditEntry>, entry: AuditEntry| {
+            let fits = (after + 1..end).contains(&entry.seq)
+                && query.user.as_ref().is_none_or(|user| entry.user.as_ref() == Some(user))
+                && query.project.as_ref().is_none_or(|project| entry.project.as_ref() == Some(project))
+                && shown(&entry);
+            if fits {
+                found.insert(entry.seq, entry);
+            }
+            if found.len() > limit {
+                if query.after.is_some() {
+                    found.pop_last()
+                } else {
+                    found.pop_first()
+                };
+            }
+        };
         for path in files(&self.folder)? {
-            each(&path, |entry| {
-                let fits = entry.seq > after
-                    && query.user.as_ref().is_none_or(|user| entry.user.as_ref() == Some(user))
-                    && query.project.as_ref().is_none_or(|project| entry.project.as_ref() == Some(project))
-                    && shown(&entry);
-                if !fits || (query.after.is_some() && found.len() == limit) {
-                    return;
+            each(&path, |line| match line {
+                Line::Entry(entry) if entry.status == 0 => drop(begun.insert(entry.seq, *entry)),
+                Line::Entry(entry) => keep(&mut found, *entry),
+                Line::Outcome(outcome) => {
+                    let Some(entry) = begun.remove(&outcome.seq) else { return };
+                    let (status, problem) = (outcome.status, outcome.problem);
+                    let target = outcome.target.unwrap_or(entry.target);
+                    let project = outcome.project.or(entry.project);
+                    keep(&mut found, AuditEntry { status, problem, target, project, ..entry });
                 }
-                if found.len() == limit {
-                    found.pop_front();
-                }
-                found.push_back(entry);
             })?;
         }
-        Ok(found.into())
+        // What became of these nobody knows.
+        begun.into_values().for_each(|entry| keep(&mut found, entry));
+        Ok(found.into_values().collect())
     }
 }
 
@@ -135,10 +226,10 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Lines that a crash cut are left out.
-fn each(path: &Path, mut with: impl FnMut(AuditEntry)) -> io::Result<()> {
+fn each(path: &Path, mut with: impl FnMut(Line)) -> io::Result<()> {
     for line in BufReader::new(File::open(path)?).split(b'\n') {
-        if let Ok(entry) = serde_json::from_slice(&line?) {
-            with(entry);
+        if let Ok(line) = serde_json::from_slice(&line?) {
+            with(line);
         }
     }
     Ok(())
@@ -199,5 +290,35 @@ mod tests {
         let audit = Audit::open(folder.path()).expect("opens");
         audit.note(entry("ada")).expect("is written");
         assert_eq!(seqs(&audit, &AuditQuery::default(), 10), [1, 2]);
+    }
+
+    #[test]
+    fn what_has_begun_is_shown_with_its_outcome_or_as_unknown() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit = Audit::open(folder.path()).expect("opens");
+        let shown = |audit: &Audit, query: AuditQuery| {
+            let read = audit.read(&query, 100, |_| true).expect("is read");
+            read.iter().map(|entry| (entry.seq, entry.status)).collect::<Vec<_>>()
+        };
+        audit.note(entry("ada")).expect("is written");
+        let slow = audit.begin(entry("ada")).expect("is written");
+        let quick = audit.begin(AuditEntry { project: None, ..entry("bob") }).expect("is written");
+        let project = Some("b".to_owned());
+        let outcome = Outcome { seq: quick, status: 409, project, ..Outcome::default() };
+        audit.end(&outcome).expect("is written");
+        assert_eq!(
+            shown(&audit, AuditQuery::default()),
+            [(1, 201)],
+            "nothing is shown before what is still open"
+        );
+        audit.end(&Outcome { seq: slow, status: 204, ..Outcome::default() }).expect("is written");
+        assert_eq!(shown(&audit, AuditQuery::default()), [(1, 201), (2, 204), (3, 409)]);
+        let of_b = AuditQuery { project: Some("b".into()), ..AuditQuery::default() };
+        assert_eq!(shown(&audit, of_b), [(3, 409)], "what was known afterwards counts");
+        let lost = audit.begin(entry("ada")).expect("is written");
+        audit.abandon(lost);
+        let audit = Audit::open(folder.path()).expect("opens");
+        audit.note(entry("ada")).expect("is written");
+        assert_eq!(shown(&audit, AuditQuery { after: Some(3), ..AuditQuery::default() }), [(4, 0), (5, 201)]);
     }
 }

@@ -37,9 +37,15 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
-    /// An address that others could reach, which needs users and TLS.
-    #[error("{0} is not a loopback address: berth listens on this machine only")]
+    /// An address that others could reach, which needs TLS.
+    #[error(
+        "other machines reach {0}, so TLS is needed: name a certificate with --tls-cert and --tls-key, or have one made with \
+         --tls-generate; --insecure-listen goes without, and lets whoever is in between read every token"
+    )]
     NotLoopback(SocketAddr),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] berth_tls::TlsError),
     /// What was declared makes no sense.
     #[error("{0}")]
     Declared(String),

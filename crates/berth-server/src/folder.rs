@@ -39,6 +39,11 @@ impl Folder {
         self.0.join("audit")
     }
 
+    /// Where a certificate that was made is.
+    pub(crate) fn tls(&self) -> PathBuf {
+        self.0.join("tls")
+    }
+
     /// Where users, roles and hashes of tokens are, in front of a cluster.
     pub(crate) fn people_file(&self) -> PathBuf {
         self.0.join("people.json")

@@ -12,6 +12,7 @@
 //!
 //! It has no scheduling rule of its own, and knows nothing of how a task is run.
 
+mod access;
 mod attempts;
 mod audit;
 mod auth;
@@ -25,8 +26,10 @@ mod feed;
 mod folder;
 mod frameworks;
 mod http;
+mod listen;
 mod metrics;
 mod names;
+mod oidc;
 mod platform;
 mod release;
 mod run;
@@ -35,6 +38,7 @@ mod serve;
 mod sessions;
 mod tasks;
 
+pub use access::Access;
 pub use berth_agent::{ProgressReader, Report, Said};
 pub use beside::{Duplex, Shell, ShellInput, ShellOutput};
 pub use clock::now;
@@ -47,4 +51,4 @@ pub use error::ServerError;
 pub use folder::Folder;
 pub use http::openapi;
 pub use run::{Config, PING_EVERY, Running, Shutdown, Written, read_state, run, workload_token};
-pub use serve::{Serving, serve};
+pub use serve::{Answering, Serving, serve};

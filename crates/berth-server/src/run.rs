@@ -1,17 +1,17 @@
 //! Starts everything, and stops it again.
 
 use crate::{
-    Folder, ServerError,
+    Access, Folder, ServerError,
     auth::{Door, TaskTokens},
     controller::{self, Controller, Message, Shared},
     feed::Feed,
-    http,
+    http, listen, oidc,
     platform::Platform,
     release,
     tasks::{self, Tasks},
 };
 use berth_agent::{AgentConfig, ImageEntry};
-use berth_api::{ProjectSettings, RunningServer};
+use berth_api::ProjectSettings;
 use berth_store::{Settings, Store};
 use berth_types::{Node, Policy, State, Time, WorkloadId};
 use std::{
@@ -27,7 +27,7 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 /// Answers that are under way are waited for this long at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -40,8 +40,10 @@ pub const PING_EVERY: Duration = Duration::from_secs(20);
 pub struct Config {
     /// Where everything is kept.
     pub folder: PathBuf,
-    /// Where it listens: on this machine only.
+    /// Where it listens.
     pub listen: SocketAddr,
+    /// How it is reached from elsewhere.
+    pub access: Access,
     /// Declared nodes; the machine itself when none are.
     pub nodes: Vec<Node>,
     /// Projects that are made if they are missing.
@@ -80,6 +82,12 @@ pub enum Shutdown {
 pub struct Running {
     /// Where it listens.
     pub address: SocketAddr,
+    /// The same, as this machine reaches it.
+    pub url: String,
+    /// The same, as people reach it.
+    pub public_url: String,
+    /// The fingerprint of its certificate, when it speaks TLS.
+    pub fingerprint: Option<String>,
     /// What a person should know, such as what this machine cannot do.
     pub notes: Vec<String>,
     declared: bool,
@@ -93,6 +101,8 @@ pub struct Running {
     http: tokio::task::JoinHandle<()>,
     http_stop: Option<oneshot::Sender<()>>,
     sockets: http::Sockets,
+    /// Looks after the certificate.
+    watching: JoinSet<()>,
     /// Dropped with this, which ends the measuring.
     _measure_stop: Sender<()>,
     stop_asked: Option<oneshot::Receiver<Shutdown>>,
@@ -100,9 +110,8 @@ pub struct Running {
 
 /// Starts a server; when this returns, it answers.
 pub async fn run(config: Config) -> Result<Running, ServerError> {
-    if !config.listen.ip().is_loopback() {
-        return Err(ServerError::NotLoopback(config.listen));
-    }
+    config.access.check(config.listen)?;
+    let oidc = oidc::Settings::of(&config.access)?.map(oidc::Provider::new);
     let folder = Folder::at(&config.folder);
     folder.prepare()?;
     // The store locks the folder, so from here on it is ours.
@@ -114,11 +123,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
 
     let audit = crate::audit::Audit::open(&folder.audit())
         .map_err(ServerError::file("opening the audit log in", &folder.audit()))?;
-    let listener = tokio::net::TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| ServerError::Listen { address: config.listen, source })?;
-    let address =
-        listener.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
+    let listening = listen::listen(config.listen, &config.access, &folder).await?;
 
     let mut agent = AgentConfig::new(folder.agent(), config.clock);
     agent.images = config.images.clone();
@@ -138,18 +143,13 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         volumes: folder.volumes(),
         tokens: door.tasks(),
         program: config.program.display().to_string(),
-        report_url: format!("http://{address}/api/v1"),
+        report_url: listening.report_url.clone(),
         gpus: gpus.into(),
     };
     let nodes =
         if declared { config.nodes.clone() } else { vec![crate::declare::this_machine(&*host, &mut notes)] };
     let now = (config.clock)();
-    let ports = http::listen_for_ports(address)
-        .await
-        .map_err(|source| ServerError::Start { doing: "listening for ports of workloads", source })?;
-    let ports_address =
-        ports.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
-    platform.set_address(format!("http://{ports_address}"));
+    platform.set_address(listening.ports_url.clone());
     set_up(&mut platform, nodes, &config.projects, now)?;
     let first = platform.take_news();
 
@@ -218,19 +218,22 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         declared,
         started: now,
         ping_every: config.ping_every,
+        speaks_tls: listening.certificate.is_some(),
+        public_url: listening.public_url.clone(),
+        oidc,
         sockets: sockets.clone(),
         stop,
     });
     drop(store);
-    let http = tokio::spawn(http::serve(listener, ports, state, http_stopped));
-    let file = RunningServer {
-        address: format!("http://{address}"),
-        pid: std::process::id(),
-        version: berth_api::release().into(),
-    };
+    let file = listening.server_file();
+    let watching = listening.watch(&folder);
+    let http = tokio::spawn(http::serve(listening.sockets, state, http_stopped));
     folder.write_server_file(&file)?;
     Ok(Running {
-        address,
+        address: listening.address,
+        url: listening.url,
+        public_url: listening.public_url,
+        fingerprint: file.fingerprint,
         notes,
         declared,
         folder,
@@ -243,6 +246,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         http,
         http_stop: Some(http_stop),
         sockets,
+        watching,
         _measure_stop: measure_stop,
         stop_asked: Some(stop_asked),
     })
@@ -277,7 +281,7 @@ impl Running {
     /// A link to the dashboard that signs in whoever started this, once.
     pub fn dashboard_link(&self) -> Option<String> {
         let (code, _) = self.door.sessions().link(&self.door.owner(), self.shared.now()).ok()?;
-        Some(format!("http://{}/#code={code}", self.address))
+        Some(format!("{}/#code={code}", self.public_url))
     }
 
     /// The first project by name, for examples.
@@ -318,6 +322,7 @@ impl Running {
         if tokio::time::timeout(LAST_ANSWERS, last).await.is_err() {
             self.http.abort();
         }
+        self.watching.shutdown().await;
         self.folder.remove_server_file();
     }
 }

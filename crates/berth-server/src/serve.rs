@@ -1,15 +1,14 @@
 //! Serves the API of a cluster: everything that [`crate::run`] does but run anything.
 
 use crate::{
-    Folder, ServerError, Shutdown,
+    Access, Folder, ServerError, Shutdown,
     auth::Door,
     cluster::{Cluster, History, Mirror},
     controller::Shared,
     feed::Feed,
-    http,
+    http, listen, oidc,
     platform::Platform,
 };
-use berth_api::RunningServer;
 use berth_store::{Settings, Store};
 use berth_types::{Policy, Time};
 use std::{
@@ -26,6 +25,8 @@ pub struct Serving {
     pub folder: PathBuf,
     /// Where it listens.
     pub listen: SocketAddr,
+    /// How it is reached from elsewhere.
+    pub access: Access,
     /// Who acts when a caller does not say.
     pub user: String,
     /// The time by which it speaks.
@@ -34,35 +35,36 @@ pub struct Serving {
     pub ping_every: std::time::Duration,
 }
 
-/// Serves until somebody asks for the end: over the API, or by `stop`. Tells its address once it answers.
+/// Where a server answers.
+#[derive(Debug, Clone)]
+pub struct Answering {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The same, as people reach it.
+    pub public_url: String,
+    /// The fingerprint of its certificate, when it speaks TLS.
+    pub fingerprint: Option<String>,
+}
+
+/// Serves until somebody asks for the end: over the API, or by `stop`. Tells where once it answers.
 pub async fn serve(
     serving: Serving,
     cluster: Arc<dyn Cluster>,
-    answers_at: oneshot::Sender<SocketAddr>,
+    answers_at: oneshot::Sender<Answering>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
-    if !serving.listen.ip().is_loopback() {
-        return Err(ServerError::NotLoopback(serving.listen));
-    }
+    serving.access.check(serving.listen)?;
+    let oidc = oidc::Settings::of(&serving.access)?.map(oidc::Provider::new);
     let folder = Folder::at(&serving.folder);
     folder.prepare()?;
     let (store, start) = Store::open(&folder.store(), &Settings::default())?;
     let door = Door::new(folder.token()?, serving.user.clone());
     let audit = crate::audit::Audit::open(&folder.audit())
         .map_err(ServerError::file("opening the audit log in", &folder.audit()))?;
-    let listener = tokio::net::TcpListener::bind(serving.listen)
-        .await
-        .map_err(|source| ServerError::Listen { address: serving.listen, source })?;
-    let address =
-        listener.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
+    let listening = listen::listen(serving.listen, &serving.access, &folder).await?;
     let policy = Policy::default();
     let mut platform = Platform::new(policy.clone());
-    let ports = http::listen_for_ports(address)
-        .await
-        .map_err(|source| ServerError::Start { doing: "listening for ports of workloads", source })?;
-    let ports_address =
-        ports.local_addr().map_err(|source| ServerError::Start { doing: "listening", source })?;
-    platform.set_address(format!("http://{ports_address}"));
+    platform.set_address(listening.ports_url.clone());
     platform.set_people(folder.people()?);
     let shared = Arc::new(Shared {
         platform: RwLock::new(platform),
@@ -92,17 +94,19 @@ pub async fn serve(
         declared: false,
         started: (serving.clock)(),
         ping_every: serving.ping_every,
+        speaks_tls: listening.certificate.is_some(),
+        public_url: listening.public_url.clone(),
+        oidc,
         sockets: http::Sockets::new(),
         stop: ask_stop,
     });
-    let serving = tokio::spawn(http::serve(listener, ports, state, http_stopped));
-    folder.write_server_file(&RunningServer {
-        address: format!("http://{address}"),
-        pid: std::process::id(),
-        version: berth_api::release().into(),
-    })?;
+    let file = listening.server_file();
+    let mut watching = listening.watch(&folder);
+    let serving = tokio::spawn(http::serve(listening.sockets, state, http_stopped));
+    folder.write_server_file(&file)?;
+    let (address, public_url) = (listening.address, listening.public_url);
     // Whoever started it may have stopped caring.
-    let _ = answers_at.send(address);
+    let _ = answers_at.send(Answering { address, public_url, fingerprint: file.fingerprint });
     tokio::select! {
         () = stop => {}
         _ = &mut stop_asked => {}
@@ -110,6 +114,7 @@ pub async fn serve(
     feed.close();
     let _ = http_stop.send(());
     let _ = serving.await;
+    watching.shutdown().await;
     folder.remove_server_file();
     Ok(())
 }

@@ -71,7 +71,8 @@ const TABLE: [(&str, &str, &str); 55] = [
 /// Its answer depends on whose token it is, which has a test of its own.
 const APART: &str = "DELETE /api/v1/tokens/{id}";
 /// Routes that need no token.
-const OPEN: [&str; 3] = ["GET /healthz", "GET /readyz", "POST /api/v1/session"];
+const OPEN: [&str; 5] =
+    ["GET /healthz", "GET /readyz", "POST /api/v1/session", "GET /api/v1/oidc", "POST /api/v1/oidc/token"];
 
 struct World {
     server: Server,
@@ -418,4 +419,61 @@ fn guessing_tokens_is_slowed_down() {
     );
     let sign_in = server.call_with("POST", "/api/v1/session", r#"{"token":"guess"}"#, &[]);
     assert_eq!(sign_in.status, 429, "{}", sign_in.body);
+}
+
+#[test]
+fn one_user_submits_so_much_at_once_and_others_go_on() {
+    let world = World::new();
+    let mut statuses = BTreeMap::new();
+    let mut last = None;
+    // What cannot be is counted like what can: it is the asking that is limited.
+    let wrong = r#"{"project":"team-a","image":"bash","gpus":99}"#;
+    for _ in 0..1_200 {
+        let answer = world.call("owner", "POST", "/api/v1/workloads", wrong);
+        *statuses.entry(answer.status).or_insert(0) += 1;
+        if answer.status == 429 {
+            last = Some(answer);
+            break;
+        }
+    }
+    let refused = last.unwrap_or_else(|| panic!("nothing was refused: {statuses:?}"));
+    assert!(refused.body.contains("too many submissions of one user"), "{}", refused.body);
+    assert!(
+        refused.headers.iter().any(|header| header.starts_with("retry-after: ")),
+        "{:?}",
+        refused.headers
+    );
+    assert!(statuses.values().sum::<u32>() > 900, "a burst is allowed: {statuses:?}");
+    assert_eq!(
+        world.call("colleague", "POST", "/api/v1/workloads", wrong).status,
+        422,
+        "others are not held up"
+    );
+    assert_eq!(world.call("owner", "GET", "/api/v1/workloads", "").status, 200, "looking is not held up");
+}
+
+#[test]
+fn what_cannot_be_noted_is_not_done() {
+    let mut server = Server::start();
+    server.down();
+    // A file that is full is put aside under a number; where that is taken, nothing more can be written.
+    let audit = server.folder.path().join("audit");
+    let mut full = vec![b' '; 32 << 20];
+    full.push(b'\n');
+    std::fs::write(audit.join("audit.jsonl"), full).expect("is written");
+    server.up(|_| {});
+    let taken = audit.join(format!("audit-{:020}.jsonl", 0));
+    std::fs::create_dir_all(taken.join("taken")).expect("is made");
+    let create =
+        |name: &str| server.call("POST", "/api/v1/projects", &format!(r#"{{"name":"{name}","quota":1}}"#));
+    let refused = create("one");
+    assert_eq!((refused.status, refused.code()), (503, "read-only".into()), "{}", refused.body);
+    assert!(refused.body.contains("nothing was done"), "{}", refused.body);
+    assert_eq!(server.call("GET", "/api/v1/projects/one", "").status, 404, "it was not done");
+    std::fs::remove_dir_all(&taken).expect("is removed");
+    assert_eq!(create("two").status, 201);
+    let noted = server.call("GET", "/api/v1/audit", "").json();
+    let found = noted["items"].as_array().expect("entries").iter();
+    let found: Vec<_> = found.map(|entry| (entry["action"].clone(), entry["status"].clone())).collect();
+    assert_eq!(found, [("POST /api/v1/projects".into(), 201.into())], "{noted}");
 }

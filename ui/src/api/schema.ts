@@ -194,6 +194,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Say whether there is single sign-on, and by whom */
+        get: operations["sessions_offered"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/oidc/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Get the token of a sign-in that a command line began */
+        post: operations["sessions_redeem"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/ping": {
         parameters: {
             query?: never;
@@ -791,7 +825,8 @@ export interface components {
             seq: number;
             /**
              * Format: int32
-             * @description The status of the answer.
+             * @description The status of the answer; 0 when it is not known, because the caller went, the server ended, or the disk was full, before
+             *     it could be noted.
              */
             status: number;
             /** @description To what. */
@@ -1054,7 +1089,7 @@ export interface components {
             role: components["schemas"]["Role"];
             /** @description Where: `all`, `department/NAME` or `project/NAME`. */
             scope: string;
-            /** @description Who has it. */
+            /** @description Who has it: a user, or `group:NAME`, everybody of whom single sign-on says that they are in it. */
             user: string;
         };
         /** @description Roles that people have. */
@@ -1537,6 +1572,23 @@ export interface components {
             /** @description Until when it can be used. */
             until: components["schemas"]["Timestamp"];
         };
+        /** @description What a command line gets its token for, after a browser has signed in for it. */
+        SignInProof: {
+            /** @description What the browser brought, good for once. */
+            code: string;
+            /** @description What the challenge is the hash of. */
+            verifier: string;
+        };
+        /** @description Single sign-on, if there is any. */
+        SingleSignOn: {
+            /** @description What people know the provider by. */
+            name?: string | null;
+            /**
+             * @description The path where a browser begins to sign in. A command line adds `port`, on which it waits on loopback, and
+             *     `challenge`, the SHA-256 of its proof in hexadecimal digits.
+             */
+            start?: string | null;
+        };
         /**
          * @description Where a workload stands, in one word.
          * @enum {string}
@@ -1727,6 +1779,8 @@ export interface components {
         /** @description Who calls, as the server sees it. */
         WhoAmI: {
             expires_at?: components["schemas"]["Timestamp"] | null;
+            /** @description Groups that single sign-on told of. */
+            groups?: string[];
             /** @description What the user may do, where. */
             roles: components["schemas"]["Grant"][];
             /** @description The name of the token that was shown; none for the token of the installation. */
@@ -2520,6 +2574,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Node"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sessions_offered: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SingleSignOn"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sessions_redeem: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInProof"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenMade"];
                 };
             };
             "4XX": {

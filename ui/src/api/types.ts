@@ -20,6 +20,7 @@ export type Samples = Schemas['Samples'];
 export type Series = Schemas['Series'];
 export type SeriesPoint = Schemas['SeriesPoint'];
 export type Session = Schemas['Session'];
+export type SingleSignOn = Schemas['SingleSignOn'];
 export type Status = Schemas['Status'];
 export type Submitted = Schemas['Submitted'];
 export type Task = Schemas['TaskView'];

@@ -1,4 +1,6 @@
 import { useEffect, useState } from 'react';
+import { ask } from '../api/client.ts';
+import type { SingleSignOn } from '../api/types.ts';
 import { signIn } from '../model/live.ts';
 import { sentence, type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
 import { TextField } from '../parts/field.tsx';
@@ -17,6 +19,12 @@ export function SignIn() {
   const [token, setToken] = useState('');
   const [problem, setProblem] = useState<Trouble | null>(refused);
   const [busy, setBusy] = useState(false);
+  const [provider, setProvider] = useState<SingleSignOn>({});
+  useEffect(() => {
+    const asked = ask('GET', '/oidc').then(response => response.json() as Promise<SingleSignOn>);
+    // Without an answer there is still the token.
+    asked.then(setProvider).catch(() => {});
+  }, []);
   useEffect(() => {
     tell = setProblem;
     return () => {
@@ -53,6 +61,11 @@ export function SignIn() {
           <p>Open the link that this prints; it signs you in:</p>
           <Copyable text="berth dashboard" />
         </div>
+        {provider.start && (
+          <a className="button primary" href={provider.start}>
+            Sign in with {provider.name}
+          </a>
+        )}
         {problem && problem.field !== 'token' && <TroubleNote of={problem} />}
         <TextField
           label="Or sign in with a token"

@@ -5,6 +5,7 @@ use super::{
     state::{Answer, AppState, Caller, Query},
 };
 use crate::{
+    audit::Outcome,
     auth::Identity,
     platform::{Act, By, Place},
 };
@@ -15,7 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use berth_api::{AuditEntry, AuditList, AuditQuery, Code, Problem};
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 /// Whom an answer was for, put into it for the audit log.
 #[derive(Debug, Clone)]
@@ -37,58 +38,128 @@ pub(super) fn address(request: &Request) -> Option<SocketAddr> {
     request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| *address)
 }
 
-/// Writes a line for every change, every shell, and every refusal, before it is answered.
+/// Something that was noted before it is done. What is dropped without an outcome has none.
+pub(super) struct Begun {
+    state: AppState,
+    seq: u64,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.state.audit.abandon(self.seq);
+    }
+}
+
+/// Routes on which a workload speaks of itself, often.
+const CHATTER: [&str; 3] = ["/api/v1/report", "/api/v1/checkpoint", "/api/v1/ping"];
+
+/// What a request is, as far as it can be told before it is answered.
+struct Asked {
+    is_change: bool,
+    /// Whether it is noted when it is not refused.
+    is_noted: bool,
+    entry: AuditEntry,
+}
+
+impl Asked {
+    fn of(state: &AppState, parameters: Option<&RawPathParams>, request: &Request) -> Self {
+        let method = request.method();
+        let path = request.uri().path().to_owned();
+        let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+        let project = parameters.and_then(|parameters| {
+            let of =
+                |wanted: &str| parameters.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+            let by_name = || of("name").filter(|_| path.starts_with("/api/v1/projects/"));
+            of("project").or_else(by_name).map(str::to_owned)
+        });
+        let is_change = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let is_entry = route.as_deref().is_some_and(|route| {
+            ["/exec", "/attach", "/connect", "/oidc/callback"].iter().any(|end| route.ends_with(end))
+        });
+        // What goes through ports has no route here, and a notebook speaks of its own things all the time.
+        let is_chatter = route.as_deref().is_none_or(|route| CHATTER.contains(&route));
+        Self {
+            is_change,
+            is_noted: (is_change || is_entry) && !is_chatter,
+            entry: AuditEntry {
+                seq: 0,
+                at: state.shared.now().into(),
+                user: None,
+                by: None,
+                from: address(request).map(|address| address.ip().to_string()).unwrap_or_default(),
+                action: format!("{method} {}", route.unwrap_or_else(|| "port".into())),
+                target: path,
+                project,
+                status: 0,
+                problem: None,
+            },
+        }
+    }
+}
+
+/// Notes what somebody who may is about to do, if it is to be noted; the answer carries it on to its outcome.
+pub(super) fn begin(
+    state: &AppState,
+    identity: &Identity,
+    parameters: &RawPathParams,
+    request: &Request,
+) -> Result<Option<Arc<Begun>>, Problem> {
+    let asked = Asked::of(state, Some(parameters), request);
+    if !asked.is_noted {
+        return Ok(None);
+    }
+    let (user, by) = who(state, Some(identity));
+    match state.audit.begin(AuditEntry { user, by, ..asked.entry }) {
+        Ok(seq) => Ok(Some(Arc::new(Begun { state: state.clone(), seq }))),
+        Err(error) => {
+            tracing::error!(%error, "the audit log could not be written");
+            Err(not_noted(&error))
+        }
+    }
+}
+
+fn not_noted(error: &std::io::Error) -> Problem {
+    Problem::new(
+        Code::ReadOnly,
+        format!("nothing was done, because it cannot be noted in the audit log: {error}"),
+    )
+    .hint("is the disk of the server full? Looking is possible meanwhile")
+}
+
+/// Writes what became of every change and every shell, and a line for every refusal, before it is answered.
 pub(super) async fn note(
     State(state): State<AppState>,
     parameters: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
-    let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let from = address(&request).map(|address| address.ip().to_string()).unwrap_or_default();
-    let project = parameters.ok().and_then(|parameters| {
-        let of = |wanted: &str| parameters.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
-        let by_name = || of("name").filter(|_| path.starts_with("/api/v1/projects/"));
-        of("project").or_else(by_name).map(str::to_owned)
-    });
+    let Asked { is_change, is_noted, entry } = Asked::of(&state, parameters.as_ref().ok(), &request);
     let mut response = next.run(request).await;
-    let status = response.status();
-    let is_change = !matches!(method, Method::GET | Method::HEAD | Method::OPTIONS);
-    let is_entry = route
-        .as_deref()
-        .is_some_and(|route| ["/exec", "/attach", "/connect"].iter().any(|end| route.ends_with(end)));
-    let is_refusal = matches!(status.as_u16(), 401 | 403 | 429);
-    // A workload speaks of itself often, and a notebook of its own things all the time.
-    let is_chatter =
-        matches!(route.as_deref(), Some("/api/v1/report" | "/api/v1/checkpoint" | "/api/v1/ping") | None);
+    let status = response.status().as_u16();
     let extensions = response.extensions_mut();
     let (knew, about, why) =
         (extensions.remove::<Knew>(), extensions.remove::<About>(), extensions.remove::<Why>());
-    if !is_refusal && (is_chatter || !(is_change || is_entry)) {
+    let problem = why.map(|Why(why)| why);
+    let about = about.unwrap_or_default();
+    let target = Some(about.target).filter(|target| !target.is_empty());
+    if let Some(begun) = extensions.remove::<Arc<Begun>>() {
+        let outcome = Outcome { seq: begun.seq, status, target, project: about.project, problem };
+        if let Err(error) = state.audit.end(&outcome) {
+            // Who did what is noted; to deny what was done would be a second mistake.
+            tracing::error!(%error, seq = begun.seq, status, "an outcome is missing in the audit log");
+        }
         return response;
     }
-    let about = about.unwrap_or_default();
+    if !is_noted && !matches!(status, 401 | 403 | 429) {
+        return response;
+    }
     let (user, by) = who(&state, knew.as_ref().map(|Knew(identity)| identity));
-    let entry = AuditEntry {
-        seq: 0,
-        at: state.shared.now().into(),
-        user,
-        by,
-        from,
-        action: format!("{method} {}", route.unwrap_or_else(|| "port".into())),
-        target: if about.target.is_empty() { path } else { about.target },
-        project: about.project.or(project),
-        status: status.as_u16(),
-        problem: why.map(|Why(why)| why),
-    };
-    if let Err(error) = state.audit.note(entry) {
+    let target = target.unwrap_or(entry.target);
+    let project = about.project.or(entry.project);
+    if let Err(error) = state.audit.note(AuditEntry { user, by, target, project, status, problem, ..entry }) {
         tracing::error!(%error, "the audit log could not be written");
         if is_change {
-            let text = format!("the audit log could not be written: {error}");
-            let hint = "what was asked may have happened; nothing more is accepted until it can be written";
-            return ApiError(Problem::new(Code::ReadOnly, text).hint(hint)).into_response();
+            return ApiError(not_noted(&error)).into_response();
         }
     }
     response

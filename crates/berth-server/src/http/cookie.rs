@@ -17,7 +17,12 @@ pub(super) fn session(state: &AppState, headers: &HeaderMap) -> Option<(Person, 
     Some((person, until))
 }
 
-fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// The end of our cookies: over TLS, that they are for nothing less.
+pub(super) fn secure(state: &AppState) -> &'static str {
+    if state.speaks_tls { "; Secure" } else { "" }
+}
+
+pub(super) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let mut pairs =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));

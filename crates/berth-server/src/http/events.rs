@@ -2,6 +2,7 @@
 
 use super::{
     ApiError,
+    guard::{LOOK_EVERY, still_known},
     state::{Answer, AppState, Caller, Query},
 };
 use crate::{
@@ -186,7 +187,7 @@ async fn follow(
                 Err(_) => return,
             },
         };
-        if state.shared.read().people().standing(&person, state.shared.now()).is_err() {
+        if still_known(&state, &person).is_err() {
             return;
         }
         let seen = Seen::of(&state, &person);
@@ -208,6 +209,8 @@ async fn follow(
                     false
                 }
                 changed = notes.changed(), if query.samples => changed.is_ok(),
+                // Whoever may not stay is sent away also when nothing happens; who comes back is told why.
+                () = tokio::time::sleep(LOOK_EVERY) => false,
                 () = sender.closed() => return,
                 () = state.feed.closed() => return,
             };

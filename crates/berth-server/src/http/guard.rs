@@ -18,6 +18,11 @@ use axum::{
     routing::{MethodFilter, on},
 };
 use berth_api::{Code, Problem};
+use berth_types::WorkloadId;
+use std::time::Duration;
+
+/// How often whoever stays is looked at again: so long at most does a shell outlive the token that opened it.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What a route asks of whoever calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +82,9 @@ async fn guard(
     };
     let identity = request.extensions().get::<Identity>().cloned();
     let person = match (identity, needs) {
-        (Some(_), Needs::Token) | (Some(Identity::Workload(_)), Needs::Itself | Needs::WorkOrWorker) => {
-            return next.run(request).await;
+        (Some(identity), Needs::Token)
+        | (Some(identity @ Identity::Workload(_)), Needs::Itself | Needs::WorkOrWorker) => {
+            return noted(&state, &identity, &parameters, request, next).await;
         }
         (Some(_), Needs::Itself) => {
             let problem = Problem::new(Code::Forbidden, "only a workload reports about itself")
@@ -102,9 +108,28 @@ async fn guard(
         Needs::Work | Needs::WorkOrWorker => may_work(&state, &person, &project(), &parameter("name")).await,
     };
     match allowed {
-        Ok(()) => next.run(request).await,
+        Ok(()) => noted(&state, &Identity::Person(person), &parameters, request, next).await,
         Err(problem) => ApiError(problem).into_response(),
     }
+}
+
+/// Lets something be done that is noted first, where it is to be.
+async fn noted(
+    state: &AppState,
+    identity: &Identity,
+    parameters: &RawPathParams,
+    request: Request,
+    next: Next,
+) -> Response {
+    let begun = match super::audit::begin(state, identity, parameters, &request) {
+        Ok(begun) => begun,
+        Err(problem) => return ApiError(problem).into_response(),
+    };
+    let mut response = next.run(request).await;
+    if let Some(begun) = begun {
+        response.extensions_mut().insert(begun);
+    }
+    response
 }
 
 /// Whether somebody may change or enter a workload. One that is not there is left to whoever looks for it.
@@ -129,23 +154,49 @@ async fn may_work(state: &AppState, person: &Person, project: &str, name: &str) 
     }
 }
 
-/// Whether somebody may reach the ports of an unfinished workload.
+/// Whether somebody may enter an unfinished workload, or reach its ports.
 pub(super) fn may_enter(
     state: &AppState,
     person: &Person,
-    target: &crate::platform::Target,
+    project: &str,
+    workload: WorkloadId,
 ) -> Result<(), Problem> {
     let platform = state.shared.read();
-    let place = Place::Project(&target.project);
+    let place = Place::Project(project);
     if platform.is_allowed(person, Act::AnyWork, place) {
         return Ok(());
     }
     platform.may(person, Act::OwnWork, place)?;
-    match platform.record(target.workload) {
+    match platform.record(workload) {
         Some(record) if record.user != person.user => {
-            Err(not_own(person, &target.project, &target.name, &record.user))
+            Err(not_own(person, project, &record.name, &record.user))
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether what let somebody in still counts.
+pub(super) fn still_known(state: &AppState, person: &Person) -> Result<(), Problem> {
+    let now = state.shared.now();
+    state.shared.read().people().standing(person, now).map_err(super::refusal)
+}
+
+/// Waits until somebody may not be in a workload any more, and says why. Never ends for a workload itself.
+pub(super) async fn shut_out(
+    state: &AppState,
+    identity: &Identity,
+    project: &str,
+    workload: WorkloadId,
+) -> String {
+    let (Identity::Person(person) | Identity::Visitor { person, .. }) = identity else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let may = still_known(state, person).and_then(|()| may_enter(state, person, project, workload));
+        if let Err(problem) = may {
+            return problem.detail;
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::{
     ApiError,
-    state::{AppState, Query},
+    guard::{LOOK_EVERY, still_known},
+    state::{AppState, Caller, Query},
     workloads::{Found, find},
 };
+use crate::platform::{Act, Person, Place};
 use axum::{
     body::{Body, Bytes},
     extract::{Path, State},
@@ -14,9 +16,9 @@ use axum::{
 use berth_agent::{LogReader, LogStart, TaskId};
 use berth_api::{Code, LogQuery, Problem, Workload};
 use berth_types::WorkloadId;
-use std::{convert::Infallible, time::Duration};
+use std::{io, time::Duration};
 use tokio::sync::mpsc::{self, Sender};
-use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 
 /// Parts that may wait for a slow reader.
 const WAITING_MAX: usize = 16;
@@ -29,6 +31,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(1);
     responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = Problem)))]
 pub(crate) async fn read(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path((project, name)): Path<(String, String)>,
     Query(query): Query<LogQuery>,
 ) -> Result<Response, ApiError> {
@@ -37,11 +40,9 @@ pub(crate) async fn read(
         Found::Finished(finished) => (finished.id, Some(finished)),
     };
     if let Some(mirror) = &state.mirror {
-        let pieces = mirror.cluster.log(project, name, query).await?;
-        let parts = ReceiverStream::new(pieces).map(|piece| Ok::<Bytes, Infallible>(piece.into()));
-        return Ok(
-            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(parts)).into_response()
-        );
+        let pieces = mirror.cluster.log(project.clone(), name, query).await?;
+        let pieces = ReceiverStream::new(pieces).map(Bytes::from);
+        return Ok(answer(state, person, project, pieces));
     }
     let is_over = ended.is_some();
     let newest = newest(&state, id, &query);
@@ -65,9 +66,44 @@ pub(crate) async fn read(
     }
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let follow = query.follow && !is_over;
-    tokio::task::spawn_blocking(move || send(&state, id, &query, follow, &sender));
-    let parts = ReceiverStream::new(receiver).map(Ok::<Bytes, Infallible>);
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(parts)).into_response())
+    let reader = state.clone();
+    tokio::task::spawn_blocking(move || send(&reader, id, &query, follow, &sender));
+    Ok(answer(state, person, project, ReceiverStream::new(receiver)))
+}
+
+/// Gives what is printed for as long as whoever reads it may. What is cut off ends as broken, so that nobody takes it for whole.
+fn answer(
+    state: AppState,
+    person: Person,
+    project: String,
+    mut pieces: impl Stream<Item = Bytes> + Send + Unpin + 'static,
+) -> Response {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            let piece = tokio::select! {
+                piece = pieces.next() => piece,
+                () = sender.closed() => return,
+                _ = look.tick() => {
+                    let see = |()| state.shared.read().may(&person, Act::See, Place::Project(&project));
+                    match still_known(&state, &person).and_then(see) {
+                        Ok(()) => continue,
+                        Err(problem) => {
+                            let _ = sender.send(Err(io::Error::other(problem.detail))).await;
+                            return;
+                        }
+                    }
+                }
+            };
+            let Some(piece) = piece else { return };
+            if sender.send(Ok(piece)).await.is_err() {
+                return;
+            }
+        }
+    });
+    let body = Body::from_stream(ReceiverStream::new(receiver));
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
 }
 
 /// The newest task with a log that is asked for.

@@ -8,6 +8,7 @@ mod events;
 mod guard;
 mod logs;
 mod nodes;
+mod oidc;
 mod openapi;
 mod owners;
 mod people;
@@ -27,6 +28,8 @@ pub(crate) use state::{AppState, Parts};
 
 use crate::{
     auth::{self, Identity},
+    listen::{Listener, Listeners},
+    oidc::is_id_token,
     platform::{self, Refused},
 };
 use axum::{
@@ -36,45 +39,47 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{any, get, post},
+    serve::ListenerExt,
 };
 use berth_api::{Code, Problem};
 use berth_types::Span;
 use guard::Guarded;
 use std::{future::IntoFuture, net::SocketAddr};
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::sync::oneshot;
 
 /// Serves until it is told to stop: the API and the dashboard at one address, and ports of workloads at another. What a
 /// workload shows may hold scripts, and a script may read what pages of its own address keep, such as who is signed in.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    ports: TcpListener,
-    state: AppState,
-    stop: oneshot::Receiver<()>,
-) {
-    let (app, workloads) = (router(state.clone()), ports_router(state.clone()));
-    let closed = state.clone();
-    let stopped = async move {
+pub(crate) async fn serve(listeners: Listeners, state: AppState, stop: oneshot::Receiver<()>) {
+    let Listeners { api, ports, reports } = listeners;
+    let closing = state.clone();
+    let closes = async move {
         // It ends also when nobody can tell it any more.
         let _ = stop.await;
-        state.feed.close();
+        closing.feed.close();
     };
-    let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    let workloads = workloads.into_make_service_with_connect_info::<SocketAddr>();
-    let served = axum::serve(listener, app).with_graceful_shutdown(stopped).into_future();
-    let ports =
-        axum::serve(ports, workloads).with_graceful_shutdown(async move { closed.feed.closed().await });
-    if let (Err(error), _) | (_, Err(error)) = tokio::join!(served, ports.into_future()) {
+    let reports = async {
+        match reports {
+            Some(reports) => serve_one(reports, reports_router(state.clone()), &state).await,
+            None => Ok(()),
+        }
+    };
+    let app = serve_one(api, router(state.clone()), &state);
+    let workloads = serve_one(ports, ports_router(state.clone()), &state);
+    let (_, app, workloads, reports) = tokio::join!(closes, app, workloads, reports);
+    if let Err(error) = app.and(workloads).and(reports) {
         tracing::error!(%error, "the API stopped");
     }
 }
 
-/// Where ports of workloads are reached: beside an address, so that it is found again, or wherever there is room.
-pub(crate) async fn listen_for_ports(beside: std::net::SocketAddr) -> std::io::Result<TcpListener> {
-    let next = std::net::SocketAddr::new(beside.ip(), beside.port().checked_add(1).unwrap_or(0));
-    match TcpListener::bind(next).await {
-        Ok(listener) => Ok(listener),
-        Err(_) => TcpListener::bind((beside.ip(), 0)).await,
-    }
+/// Serves at one address until streams are to end.
+async fn serve_one(listener: Listener, router: Router, state: &AppState) -> std::io::Result<()> {
+    let state = state.clone();
+    // Nothing is done to the connections; what is passed through here knows where they come from.
+    let listener = listener.tap_io(|_| {});
+    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(async move { state.feed.closed().await })
+        .into_future()
+        .await
 }
 
 fn ports_router(state: AppState) -> Router {
@@ -82,6 +87,20 @@ fn ports_router(state: AppState) -> Router {
         .fallback(proxy::serve)
         .layer(middleware::from_fn_with_state(state.clone(), authenticate_visitor))
         .layer(middleware::from_fn_with_state(state.clone(), audit::note))
+        .with_state(state)
+}
+
+/// Where workloads of this machine speak about themselves, when everybody else needs TLS.
+fn reports_router(state: AppState) -> Router {
+    let guarded = Guarded { router: Router::new(), state: state.clone() };
+    table::routes(guarded)
+        .router
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(state.clone(), authenticate_workload))
+        .layer(DefaultBodyLimit::max(berth_api::BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(state.clone(), audit::note))
+        .layer(middleware::from_fn(tell_release))
         .with_state(state)
 }
 
@@ -98,6 +117,10 @@ fn router(state: AppState) -> Router {
         .route("/readyz", get(cluster::ready))
         // Whoever signs in has no token yet; and the page on which they do holds nothing secret.
         .route("/api/v1/session", post(sessions::sign_in))
+        .route("/api/v1/oidc", get(oidc::offered))
+        .route("/api/v1/oidc/start", get(oidc::start))
+        .route("/api/v1/oidc/callback", get(oidc::callback))
+        .route("/api/v1/oidc/token", post(oidc::redeem))
         .merge(dashboard::router())
         .layer(DefaultBodyLimit::max(berth_api::BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(state.clone(), audit::note))
@@ -116,19 +139,29 @@ async fn wrong_method(request: Request) -> ApiError {
 
 /// Lets nobody in without a token, or the session of a page.
 async fn authenticate(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let identity = match bearer(&state, &request) {
+    let identity = match bearer(&state, request.headers()).await {
         Ok(None) if !request.headers().contains_key(header::AUTHORIZATION) => {
             Ok(cookie::session(&state, request.headers()).map(|(person, _)| Identity::Person(person)))
         }
-        Ok(None) => Err(Refused::Malformed),
+        Ok(None) => Err(refusal(Refused::Malformed)),
         known => known,
+    };
+    enter(&state, identity, request, next).await
+}
+
+/// Lets workloads in, and nobody else: what people show is for TLS.
+async fn authenticate_workload(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let identity = match bearer(&state, request.headers()).await {
+        Ok(Some(Identity::Workload(workload))) => Ok(Some(Identity::Workload(workload))),
+        Ok(Some(_)) => Err(refusal(Refused::Unknown)),
+        other => other,
     };
     enter(&state, identity, request, next).await
 }
 
 /// Lets nobody near a workload's port without a token, or the link that was made for it.
 async fn authenticate_visitor(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let identity = match bearer(&state, &request) {
+    let identity = match bearer(&state, request.headers()).await {
         Ok(Some(person)) => Ok(Some(person)),
         // What a notebook is shown may be a password of its own, which is none of ours.
         other => match visitor(&state, &request) {
@@ -141,19 +174,21 @@ async fn authenticate_visitor(State(state): State<AppState>, request: Request, n
 }
 
 /// Who has the token that is shown, if one is.
-fn bearer(state: &AppState, request: &Request) -> Result<Option<Identity>, Refused> {
-    let headers = request.headers();
+async fn bearer(state: &AppState, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
     let shown =
         text_of(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     let Some(token) = shown else { return Ok(None) };
+    if state.oidc.is_some() && is_id_token(token) {
+        return oidc::bearer(state, token).await.map(Some);
+    }
     let user = text_of(headers, berth_api::USER_HEADER);
     let now = state.shared.now();
-    state.door.identify(token, user, state.shared.read().people(), now).map(Some)
+    state.door.identify(token, user, state.shared.read().people(), now).map(Some).map_err(refusal)
 }
 
 async fn enter(
     state: &AppState,
-    identity: Result<Option<Identity>, Refused>,
+    identity: Result<Option<Identity>, Problem>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -177,9 +212,12 @@ async fn enter(
             let problem = Problem::new(Code::Unauthenticated, "a token is needed").hint(WHERE_TOKENS_ARE);
             proxy::problem(request.headers(), problem)
         }
-        Err(refused) => {
-            state.failures.count(&key, now);
-            proxy::problem(request.headers(), refusal(refused))
+        Err(problem) => {
+            // That a provider does not answer is nobody's guess.
+            if problem.code == Code::Unauthenticated {
+                state.failures.count(&key, now);
+            }
+            proxy::problem(request.headers(), problem)
         }
     }
 }
@@ -233,10 +271,11 @@ fn visitor(state: &AppState, request: &Request) -> Result<Option<Identity>, Box<
         }
         let session = state.door.session(ticket.workload, &ticket.person, state.shared.now());
         let cookie = format!(
-            "{}={session}; Path={}; HttpOnly; SameSite=Lax; Max-Age={}",
+            "{}={session}; Path={}; HttpOnly; SameSite=Lax; Max-Age={}{}",
             proxy::COOKIE,
             target.prefix,
-            auth::SESSION_SECS
+            auth::SESSION_SECS,
+            cookie::secure(state),
         );
         let rest: Vec<&str> =
             query.split('&').filter(|pair| !pair.starts_with(proxy::TICKET) && !pair.is_empty()).collect();

@@ -57,6 +57,8 @@ use utoipa::{
         super::events::stream,
         super::events::series_names,
         super::events::series_points,
+        super::oidc::offered,
+        super::oidc::redeem,
         super::sessions::link,
         super::sessions::sign_in,
         super::sessions::show,

@@ -107,6 +107,7 @@ pub(crate) async fn sign_out(State(state): State<AppState>) -> Response {
 /// No script reads it, and no other site makes the browser send it.
 fn set_cookie(state: &AppState, value: &str, kept_secs: u64) -> HeaderValue {
     let name = state.door.sessions().cookie_name();
-    let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={kept_secs}");
+    let secure = cookie::secure(state);
+    let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={kept_secs}{secure}");
     HeaderValue::from_str(&cookie).expect("names and values of our cookies are plain text")
 }

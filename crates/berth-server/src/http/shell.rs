@@ -1,7 +1,7 @@
 //! Shells beside workers, and connections to their ports, over WebSockets.
 
 use super::{
-    ApiError,
+    ApiError, guard,
     sockets::Permit,
     state::{AppState, Query},
     workloads::{Found, find},
@@ -41,6 +41,8 @@ const SILENT_INTERVALS: u32 = 3;
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 /// The other side answers the last message within this time.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The last message of a socket holds this much of a reason.
+const CLOSE_REASON_BYTES_MAX: usize = 120;
 /// Variables that come with a command.
 const VARIABLES_MAX: usize = 100;
 
@@ -55,16 +57,16 @@ pub(crate) async fn exec(
     Query(query): Query<ShellQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
-    let is_allowed = match identity {
+    let is_allowed = match &identity {
         // The guard of the route has asked.
         Identity::Person(_) => true,
-        Identity::Workload(own) => state.shared.read().find(&project, &name) == Some(own),
+        Identity::Workload(own) => state.shared.read().find(&project, &name) == Some(*own),
         Identity::Visitor { .. } => false,
     };
     if !is_allowed {
         return Err(ApiError(Problem::new(Code::Forbidden, "a workload may only enter its own workers")));
     }
-    open(state, project, name, query, upgrade, What::Command).await
+    open(state, identity, project, name, query, upgrade, What::Command).await
 }
 
 /// Join a worker's own terminal: a WebSocket, whose messages docs/api.md describes
@@ -73,11 +75,12 @@ pub(crate) async fn exec(
     responses((status = 101, description = "a WebSocket"), (status = "4XX", body = Problem)))]
 pub(crate) async fn attach(
     State(state): State<AppState>,
+    Extension(identity): Extension<Identity>,
     Path((project, name)): Path<(String, String)>,
     Query(query): Query<ShellQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
-    open(state, project, name, query, upgrade, What::Terminal).await
+    open(state, identity, project, name, query, upgrade, What::Terminal).await
 }
 
 /// Connect to a port of a worker: a WebSocket of bytes, where an empty message is the end of one direction
@@ -86,6 +89,7 @@ pub(crate) async fn attach(
     responses((status = 101, description = "a WebSocket"), (status = "4XX", body = Problem)))]
 pub(crate) async fn connect(
     State(state): State<AppState>,
+    Extension(identity): Extension<Identity>,
     Path((project, name)): Path<(String, String)>,
     Query(query): Query<ConnectQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -97,7 +101,7 @@ pub(crate) async fn connect(
     let worker = worker(&state, &project, &name, query.rank).await?;
     let permit = state.sockets.enter()?;
     let stream = super::ports::dial(&state, &worker, query.port).await?;
-    let carried = move |socket| carry_port(state, socket, stream, permit);
+    let carried = move |socket| carry_port(state, identity, worker, socket, stream, permit);
     Ok(upgrade.max_message_size(SHELL_MESSAGE_BYTES_MAX).on_upgrade(carried))
 }
 
@@ -120,6 +124,7 @@ pub(super) struct Worker {
 
 async fn open(
     state: AppState,
+    identity: Identity,
     project: String,
     name: String,
     query: ShellQuery,
@@ -130,7 +135,7 @@ async fn open(
     let worker = worker(&state, &project, &name, Some(query.rank.unwrap_or(0))).await?;
     let permit = state.sockets.enter()?;
     let session = move |socket| async move {
-        Session { state, worker, what, socket, heard: Instant::now() }.run().await;
+        Session { state, identity, worker, what, socket, heard: Instant::now() }.run().await;
         drop(permit);
     };
     let upgrade = upgrade.protocols([SHELL_PROTOCOL]).max_message_size(SHELL_MESSAGE_BYTES_MAX);
@@ -198,6 +203,8 @@ fn running(
 /// One socket, from its first message to its last.
 struct Session {
     state: AppState,
+    /// Who opened it.
+    identity: Identity,
     worker: Worker,
     what: What,
     socket: WebSocket,
@@ -242,6 +249,9 @@ impl Session {
         let silence_max = (self.state.ping_every * SILENT_INTERVALS).max(SILENCE_MIN);
         let mut bell = self.state.feed.bell();
         let mut warned = false;
+        let (state, identity, worker) = (self.state.clone(), self.identity.clone(), self.worker.clone());
+        let shut_out = guard::shut_out(&state, &identity, &worker.project, worker.task.workload);
+        tokio::pin!(shut_out);
         // What it does not take yet. Until it does, nothing more is read from who types, and everything else goes on.
         let mut untaken = None;
         loop {
@@ -302,6 +312,11 @@ impl Session {
                     },
                     Err(_) => warned = true,
                 },
+                why = &mut shut_out => {
+                    let full = format!("{}/{}", self.worker.project, self.worker.name);
+                    let detail = format!("{why}; this shell ends with that, and {full} goes on");
+                    return self.close(&ShellTells::Ended { detail }).await;
+                }
                 () = self.state.feed.closed() => {
                     let full = format!("{}/{}", self.worker.project, self.worker.name);
                     let detail = format!("the server is stopping; {full} goes on, `berth bash {full}` enters it again");
@@ -471,8 +486,26 @@ async fn part(mut socket: WebSocket, close: Option<CloseFrame>) {
     }
 }
 
+/// As much of a reason as the last message of a socket holds.
+fn close_reason(why: &str) -> String {
+    let mut end = why.len().min(CLOSE_REASON_BYTES_MAX);
+    while !why.is_char_boundary(end) {
+        end -= 1;
+    }
+    why[..end].to_owned()
+}
+
 /// Carries bytes between a socket and a port until both directions have ended, or one side is gone.
-async fn carry_port(state: AppState, mut socket: WebSocket, stream: Box<dyn Duplex>, permit: Permit) {
+async fn carry_port(
+    state: AppState,
+    identity: Identity,
+    worker: Worker,
+    mut socket: WebSocket,
+    stream: Box<dyn Duplex>,
+    permit: Permit,
+) {
+    let shut_out = guard::shut_out(&state, &identity, &worker.project, worker.task.workload);
+    tokio::pin!(shut_out);
     let (mut from, mut to) = tokio::io::split(stream);
     let mut ping = tokio::time::interval(state.ping_every);
     let silence_max = (state.ping_every * SILENT_INTERVALS).max(SILENCE_MIN);
@@ -504,6 +537,11 @@ async fn carry_port(state: AppState, mut socket: WebSocket, stream: Box<dyn Dupl
                 if heard.elapsed() > silence_max || socket.send(Message::Ping(Bytes::new())).await.is_err() {
                     break;
                 }
+            }
+            why = &mut shut_out => {
+                let close = CloseFrame { code: 1008, reason: close_reason(&why).into() };
+                part(socket, Some(close)).await;
+                return drop(permit);
             }
             () = state.feed.closed() => {
                 let close = CloseFrame { code: 1001, reason: "the server is stopping".into() };

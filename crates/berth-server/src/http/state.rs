@@ -15,6 +15,7 @@ use crate::{
     cluster::Mirror,
     controller::{Command, Key, Message, Shared, store_problem},
     feed::Feed,
+    oidc::{Pending, Provider, Waiting},
     platform::{By, Person, Platform},
     release::Reply,
     tasks::Tasks,
@@ -25,7 +26,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header, request::Parts as RequestParts},
     response::{IntoResponse, Response},
 };
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, TokenMade};
 use berth_store::{Json, Store, StoreError};
 use berth_types::Time;
 use serde::{Serialize, de::DeserializeOwned};
@@ -63,6 +64,9 @@ pub(crate) struct Parts {
     pub(crate) declared: bool,
     pub(crate) started: Time,
     pub(crate) ping_every: Duration,
+    pub(crate) speaks_tls: bool,
+    pub(crate) public_url: String,
+    pub(crate) oidc: Option<Provider>,
     pub(crate) sockets: Sockets,
     pub(crate) stop: oneshot::Sender<Shutdown>,
 }
@@ -82,6 +86,16 @@ pub(crate) struct Inner {
     pub(crate) started: Time,
     /// On an open socket something is said at least this often.
     pub(crate) ping_every: Duration,
+    /// Cookies are kept for connections that nobody reads.
+    pub(crate) speaks_tls: bool,
+    /// Where people reach this server.
+    pub(crate) public_url: String,
+    /// Who says who somebody is, besides us.
+    pub(crate) oidc: Option<Provider>,
+    /// Sign-ins there that have begun.
+    pub(crate) sign_ins: Waiting<Pending>,
+    /// Tokens of those that are over, for command lines that can prove that they began them.
+    pub(crate) proofs: Waiting<(String, TokenMade)>,
     pub(crate) sockets: Sockets,
     pub(crate) tickets: Tickets,
     pub(crate) owned: Owned,
@@ -104,7 +118,7 @@ impl AppState {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { shared, store, feed, tasks, mirror, messages, door, folder, declared, started, .. } =
             parts;
-        let Parts { ping_every, sockets, stop, audit, .. } = parts;
+        let Parts { ping_every, speaks_tls, public_url, oidc, sockets, stop, audit, .. } = parts;
         let stop = Mutex::new(Some(stop));
         Self(Arc::new(Inner {
             shared,
@@ -119,6 +133,11 @@ impl AppState {
             declared,
             started,
             ping_every,
+            speaks_tls,
+            public_url,
+            oidc,
+            sign_ins: Waiting::default(),
+            proofs: Waiting::default(),
             sockets,
             tickets: Tickets::default(),
             owned: Owned::default(),

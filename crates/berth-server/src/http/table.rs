@@ -115,7 +115,14 @@ mod tests {
         described.insert(("get".into(), "/openapi.json".into()));
         let mut served = routes(Noted::default()).0;
         // Those that need nothing, and are listed where they are served.
-        for (method, path) in [("get", "/healthz"), ("get", "/readyz"), ("post", "/api/v1/session")] {
+        let open = [
+            ("get", "/healthz"),
+            ("get", "/readyz"),
+            ("post", "/api/v1/session"),
+            ("get", "/api/v1/oidc"),
+            ("post", "/api/v1/oidc/token"),
+        ];
+        for (method, path) in open {
             assert!(served.insert((method.into(), path.into())), "{path} is open, and has a guard");
         }
         assert_eq!(served, described);

@@ -52,6 +52,7 @@ impl Server {
         let mut config = Config {
             folder: self.folder.path().to_owned(),
             listen: "127.0.0.1:0".parse().expect("an address"),
+            access: Default::default(),
             nodes: berth_server::declared_nodes("2xdgx1").expect("is understood"),
             projects: vec![project("team-a", "4"), project("team-b", "2")],
             images: Default::default(),

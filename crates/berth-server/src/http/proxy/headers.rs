@@ -37,7 +37,12 @@ const FORWARDED: [HeaderName; 6] = [
 ];
 
 /// A request's headers for a workload. `bears_token`: its authorisation is for the platform.
-pub(super) fn for_workload(headers: &HeaderMap, bears_token: bool, prefix: Option<&str>) -> HeaderMap {
+pub(super) fn for_workload(
+    headers: &HeaderMap,
+    bears_token: bool,
+    prefix: Option<&str>,
+    scheme: &'static str,
+) -> HeaderMap {
     let mut passed = without(headers, &[]);
     for name in &FORWARDED {
         passed.remove(name);
@@ -58,7 +63,7 @@ pub(super) fn for_workload(headers: &HeaderMap, bears_token: bool, prefix: Optio
         }
     };
     tell("x-forwarded-host", headers.get(header::HOST).cloned());
-    tell("x-forwarded-proto", Some(HeaderValue::from_static("http")));
+    tell("x-forwarded-proto", Some(HeaderValue::from_static(scheme)));
     tell("x-forwarded-prefix", prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok()));
     passed
 }
@@ -194,7 +199,7 @@ mod tests {
             ("x-forwarded-for", "1.2.3.4"),
             ("accept", "*/*"),
         ]);
-        let passed = for_workload(&asked, true, Some("/team-a/nb"));
+        let passed = for_workload(&asked, true, Some("/team-a/nb"), "http");
         assert_eq!(
             text(&passed),
             [
@@ -207,7 +212,10 @@ mod tests {
             ]
         );
         let own = map(&[("authorization", "token of-the-notebook")]);
-        assert!(for_workload(&own, false, None).contains_key("authorization"), "it is the workload's own");
+        assert!(
+            for_workload(&own, false, None, "https").contains_key("authorization"),
+            "it is the workload's own"
+        );
     }
 
     #[test]

@@ -13,12 +13,12 @@ mod page;
 mod tickets;
 
 pub(super) use headers::{COOKIE, is_cross_origin, sessions};
-pub(super) use page::problem;
+pub(super) use page::{escaped, page, problem};
 pub(crate) use tickets::{OPENED_WITHIN, Ticket, Tickets};
 
 use super::{
     ApiError,
-    guard::may_enter,
+    guard::{may_enter, shut_out},
     ports::dial,
     shell::{Worker, worker},
     state::{Answer, AppState, Caller},
@@ -34,6 +34,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use berth_api::{Code, Link, Problem};
+use berth_types::WorkloadId;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::time::Instant;
@@ -102,11 +103,11 @@ async fn forward(state: &AppState, request: Request) -> Result<Response, Problem
     };
     let bears_token = match request.extensions().get::<Identity>() {
         Some(Identity::Person(person)) => {
-            may_enter(state, person, &target)?;
+            may_enter(state, person, &target.project, target.workload)?;
             true
         }
         Some(Identity::Visitor { person, workload }) if *workload == target.workload => {
-            may_enter(state, person, &target)?;
+            may_enter(state, person, &target.project, target.workload)?;
             false
         }
         Some(Identity::Visitor { .. }) => {
@@ -154,12 +155,23 @@ async fn carry(
     })?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
-    tokio::spawn(connection.with_upgrades());
+    let identity = request.extensions().get::<Identity>().cloned();
+    let leaves = || left(state.clone(), identity.clone(), target.project.clone(), target.workload);
+    let (gone, leaving) = (leaves(), leaves());
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = connection.with_upgrades() => {}
+            // An answer that is still being given ends with it.
+            () = gone => {}
+        }
+    });
 
     let is_stripped = target.base.is_none();
     let asked = request.headers();
     let upgrade = asked.get(header::UPGRADE).cloned();
-    let mut passed = headers::for_workload(asked, bears_token, is_stripped.then_some(target.prefix.as_str()));
+    let scheme = if state.speaks_tls { "https" } else { "http" };
+    let prefix = is_stripped.then_some(target.prefix.as_str());
+    let mut passed = headers::for_workload(asked, bears_token, prefix, scheme);
     if let Some(upgrade) = &upgrade {
         passed.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         passed.insert(header::UPGRADE, upgrade.clone());
@@ -190,6 +202,7 @@ async fn carry(
             tokio::select! {
                 _ = tokio::io::copy_bidirectional(&mut theirs, &mut ours) => {}
                 () = closing.feed.closed() => {}
+                () = leaving => {}
             }
             drop(permit);
         });
@@ -202,6 +215,14 @@ async fn carry(
     let mut response = Response::new(Body::new(answer.into_body()));
     (*response.status_mut(), *response.headers_mut()) = (status, passed);
     Ok(response)
+}
+
+/// Waits until whoever came may not be there any more.
+async fn left(state: AppState, identity: Option<Identity>, project: String, workload: WorkloadId) {
+    match identity {
+        Some(identity) => drop(shut_out(&state, &identity, &project, workload).await),
+        None => std::future::pending().await,
+    }
 }
 
 /// The path as the workload sees it.

@@ -14,20 +14,30 @@ pub(crate) fn problem(headers: &HeaderMap, problem: Problem) -> Response {
         true => {
             let hint =
                 problem.hint.as_deref().map(|hint| format!("<p>{}</p>", code(hint))).unwrap_or_default();
-            let page = format!(
-                "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Berth</title>\
-                 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}\
-                 code{{background:#8882;padding:.1em .3em}}</style></head>\
-                 <body><h1>Berth</h1><p>{}</p>{hint}</body></html>\n",
-                escaped(&problem.detail)
-            );
-            let headers = [
-                (header::CACHE_CONTROL, "no-store"),
-                (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
-            ];
-            (status, headers, Html(page)).into_response()
+            let mut response = page(&format!("<p>{}</p>{hint}", escaped(&problem.detail)));
+            *response.status_mut() = status;
+            response
         }
     }
+}
+
+/// A page that says something and loads nothing; what it says is markup already.
+pub(crate) fn page(body: &str) -> Response {
+    let page = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Berth</title>\
+         <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}\
+         code{{background:#8882;padding:.1em .3em}}</style></head>\
+         <body><h1>Berth</h1>{body}</body></html>\n"
+    );
+    let headers = [
+        (header::CACHE_CONTROL, "no-store"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        ),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    (headers, Html(page)).into_response()
 }
 
 fn wants_page(headers: &HeaderMap) -> bool {
@@ -42,6 +52,7 @@ fn code(text: &str) -> String {
     parts.map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.into() }).collect()
 }
 
-fn escaped(text: &str) -> String {
+/// A text as markup that shows it.
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

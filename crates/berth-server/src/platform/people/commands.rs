@@ -1,12 +1,16 @@
 //! What people ask for about people.
 
 use super::{
-    Action, By, PeopleChange, Person, Place, TOKENS_MAX, TokenRecord,
+    Action, By, GROUP, PeopleChange, Person, Place, TOKENS_MAX, TokenRecord,
     rights::{fits, place_of},
 };
 use crate::platform::{Happened, Platform, owners::bounded};
 use berth_api::{Code, Grant, GrantList, Problem, Role, Scope, Token, TokenList, User, UserList, WhoAmI};
 use berth_types::{Span, Time};
+use std::collections::BTreeSet;
+
+/// Groups of one person that are looked at.
+const GROUPS_MAX: usize = 500;
 
 /// How long a token lasts unless it is said, and at most.
 const TOKEN_USUAL: Span = Span::secs(90 * 86_400);
@@ -47,7 +51,14 @@ impl Platform {
 
     pub(crate) fn grant(&mut self, person: &Person, grant: &Grant, now: Time) -> Result<(), Problem> {
         self.may_grant(person, grant)?;
-        self.known_user(&grant.user)?;
+        match grant.user.strip_prefix(GROUP) {
+            // Who is in a group is known elsewhere, and so is whether there is such a group.
+            Some(group) if is_group(group) => {}
+            Some(_) => {
+                return Err(Problem::invalid("user", "the name of a group is a text of 1 to 256 characters"));
+            }
+            None => self.known_user(&grant.user)?,
+        }
         if !fits(grant.role, &grant.scope) {
             let wanted = match grant.role {
                 Role::Admin => "all",
@@ -81,7 +92,8 @@ impl Platform {
 
     pub(crate) fn grant_list(&self, person: &Person) -> GrantList {
         let shown = |grant: &&Grant| {
-            grant.user == person.user || self.is_allowed(person, Action::People, place_of(&grant.scope))
+            self.people.is_of(grant, person)
+                || self.is_allowed(person, Action::People, place_of(&grant.scope))
         };
         GrantList { items: self.people.grants.iter().filter(shown).cloned().collect() }
     }
@@ -122,6 +134,59 @@ impl Platform {
             created: now,
             expires: now + lasts,
             revoked: false,
+            groups: BTreeSet::new(),
+        };
+        let view = token_view(&token);
+        self.change_people(PeopleChange::Token { token }, now)?;
+        Ok(view)
+    }
+
+    /// Lets in whom a provider of single sign-on knows, with a token that counts until then: a user who is known here, or
+    /// somebody of whose groups one has a role, who is a user from then on.
+    pub(crate) fn sign_in(
+        &mut self,
+        user: &str,
+        groups: BTreeSet<String>,
+        until: Time,
+        hash_of: impl FnOnce(u64) -> [u8; 32],
+        now: Time,
+    ) -> Result<Token, Problem> {
+        if !is_user(user) {
+            let text = format!("{} cannot be the name of a user", crate::names::shown(user));
+            return Err(Problem::new(Code::Forbidden, text)
+                .hint("--oidc-user-claim of the server says which claim is the user's name"));
+        }
+        let groups: BTreeSet<String> =
+            groups.into_iter().filter(|group| is_group(group)).take(GROUPS_MAX).collect();
+        if !self.people.users.contains_key(user) {
+            let has_role =
+                |grant: &Grant| grant.user.strip_prefix(GROUP).is_some_and(|group| groups.contains(group));
+            if !self.people.grants.iter().any(has_role) {
+                let text = format!("{user} has signed in, and is no user here");
+                let hint = format!(
+                    "an admin makes them one with `berth user create {user}`, or gives one of their groups a role with `berth role \
+                     grant group:NAME ROLE SCOPE`"
+                );
+                return Err(Problem::new(Code::Forbidden, text).hint(hint));
+            }
+            bounded("users", self.people.users.len())?;
+            self.change_people(PeopleChange::User { name: user.into() }, now)?;
+        }
+        let good = self.people.tokens_of(user).filter(|token| !token.revoked && token.expires > now);
+        if good.count() >= TOKENS_MAX {
+            let text = format!("{user} has {TOKENS_MAX} tokens already");
+            return Err(Problem::new(Code::Overloaded, text).hint("`berth token revoke` ends one"));
+        }
+        let id = self.people.last_token + 1;
+        let token = TokenRecord {
+            id,
+            user: user.into(),
+            name: "single sign-on".into(),
+            hash: hash_of(id),
+            created: now,
+            expires: until.min(now + TOKEN_LONGEST),
+            revoked: false,
+            groups,
         };
         let view = token_view(&token);
         self.change_people(PeopleChange::Token { token }, now)?;
@@ -154,18 +219,15 @@ impl Platform {
                 let everything = Grant { user: person.user.clone(), role: Role::Admin, scope: Scope::All };
                 (None, vec![everything])
             }
-            By::Token(id) => (self.people.token(id), self.grants_of_user(&person.user)),
+            By::Token(id) => (self.people.token(id), self.grants_of(person).cloned().collect()),
         };
         WhoAmI {
             user: person.user.clone(),
             token: token.map(|token| token.name.clone()),
             expires_at: token.map(|token| token.expires.into()),
+            groups: token.map(|token| token.groups.iter().cloned().collect()).unwrap_or_default(),
             roles,
         }
-    }
-
-    fn grants_of_user(&self, user: &str) -> Vec<Grant> {
-        self.people.grants.iter().filter(|grant| grant.user == user).cloned().collect()
     }
 
     fn known_user(&self, name: &str) -> Result<(), Problem> {
@@ -189,6 +251,11 @@ fn token_view(token: &TokenRecord) -> Token {
         created_at: token.created.into(),
         expires_at: token.expires.into(),
     }
+}
+
+/// What a group can be called: what others call it, if it is one line.
+fn is_group(group: &str) -> bool {
+    !group.is_empty() && group.chars().count() <= 256 && !group.chars().any(char::is_control)
 }
 
 /// What a user can be called.

@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Tokens of one user, those that ended included; the oldest of those give way.
 const TOKENS_MAX: usize = 100;
 
+/// What a role of a group is granted to, before its name. No user has a colon in their name.
+const GROUP: &str = "group:";
+
 /// A person who calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Person {
@@ -57,6 +60,9 @@ pub(crate) struct TokenRecord {
     /// Kept for a while, so that whoever still shows it is told why it is good for nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) revoked: bool,
+    /// Groups of whoever signed in at a provider; what they may do counts while this token does.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) groups: BTreeSet<String>,
 }
 
 /// Everybody who is known.
@@ -181,6 +187,23 @@ impl People {
             Some(token) if token.revoked => Err(Refused::Revoked),
             Some(token) if token.expires <= now => Err(Refused::Expired),
             Some(_) => Ok(()),
+        }
+    }
+
+    /// Whose token has this hash, whatever its number; nothing when none has.
+    pub(crate) fn holder_of(&self, hash: &[u8; 32], now: Time) -> Option<Result<Person, Refused>> {
+        let token = self.tokens.values().find(|token| is_same(&token.hash, hash))?;
+        Some(self.holder(token.id, hash, now))
+    }
+
+    /// Whether a role is somebody's: by their name, or by a group that they signed in with.
+    fn is_of(&self, grant: &Grant, person: &Person) -> bool {
+        match (grant.user.strip_prefix(GROUP), person.by) {
+            (None, _) => grant.user == person.user,
+            (Some(group), By::Token(id)) => {
+                self.tokens.get(&id).is_some_and(|token| token.groups.contains(group))
+            }
+            (Some(_), By::Installation) => false,
         }
     }
 

@@ -106,13 +106,13 @@ impl Platform {
     pub(crate) fn is_allowed(&self, person: &Person, action: Action, place: Place<'_>) -> bool {
         person.by == By::Installation
             || self
-                .grants_of(&person.user)
+                .grants_of(person)
                 .any(|grant| allows(grant.role, action) && self.covers(&grant.scope, place))
     }
 
     /// Whether somebody may do something anywhere at all.
     pub(crate) fn is_allowed_somewhere(&self, person: &Person, action: Action) -> bool {
-        person.by == By::Installation || self.grants_of(&person.user).any(|grant| allows(grant.role, action))
+        person.by == By::Installation || self.grants_of(person).any(|grant| allows(grant.role, action))
     }
 
     /// Nobody gives or takes what is above their own role, or outside of their scope.
@@ -120,7 +120,7 @@ impl Platform {
         let place = place_of(&grant.scope);
         self.may(person, Action::People, place)?;
         let is_above = person.by != By::Installation
-            && !self.grants_of(&person.user).any(|own| {
+            && !self.grants_of(person).any(|own| {
                 allows(own.role, Action::People) && self.covers(&own.scope, place) && own.role <= grant.role
             });
         match is_above {
@@ -158,8 +158,8 @@ impl Platform {
         self.projects.keys().filter(led).cloned().collect()
     }
 
-    fn grants_of(&self, user: &str) -> impl Iterator<Item = &Grant> {
-        self.people.grants.iter().filter(move |grant| grant.user == user)
+    pub(super) fn grants_of(&self, person: &Person) -> impl Iterator<Item = &Grant> {
+        self.people.grants.iter().filter(move |grant| self.people.is_of(grant, person))
     }
 
     fn covers(&self, scope: &Scope, place: Place<'_>) -> bool {

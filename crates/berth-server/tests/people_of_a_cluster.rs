@@ -1,0 +1,183 @@
+//! People in front of a cluster, which has no room for them: they are in a file, last over a restart, and what cannot be
+//! written does not happen.
+
+mod support;
+
+use berth_api::{LogQuery, Problem};
+use berth_server::{Answering, Cluster, ClusterImage, Later, Made, RequestKey, Serving, Wish};
+use berth_types::{Project, ProjectId, State};
+use std::{
+    fs,
+    io::Write,
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::Arc,
+};
+use support::{Answer, read_answer};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// A cluster with two projects, in which nothing runs.
+struct Quiet(watch::Sender<u64>);
+
+impl Cluster for Quiet {
+    fn mode(&self) -> &'static str {
+        "quiet"
+    }
+
+    fn image(&self) -> ClusterImage {
+        let mut state = State::default();
+        for (id, name) in [(1, "team-a"), (2, "team-b")] {
+            state.projects.insert(ProjectId(id), Project::named(ProjectId(id), name));
+        }
+        ClusterImage { state, ..ClusterImage::default() }
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+
+    fn carry_out(&self, _: Vec<Wish>) -> Later<Result<(), Problem>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn made_by(&self, _: &RequestKey) -> Option<Made> {
+        None
+    }
+
+    fn log(&self, _: String, _: String, _: LogQuery) -> Later<Result<mpsc::Receiver<Vec<u8>>, Problem>> {
+        Box::pin(std::future::ready(Ok(mpsc::channel(1).1)))
+    }
+}
+
+/// A server in front of it, until it is dropped.
+struct Gate {
+    runtime: tokio::runtime::Runtime,
+    address: SocketAddr,
+    token: String,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Gate {
+    fn start(folder: &Path) -> Self {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let serving = Serving {
+            folder: folder.to_owned(),
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            access: Default::default(),
+            user: "root".into(),
+            clock: berth_server::now,
+            ping_every: berth_server::PING_EVERY,
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (answers_at, told) = oneshot::channel::<Answering>();
+        let cluster = Arc::new(Quiet(watch::Sender::new(0)));
+        let serving = runtime.spawn(async move {
+            let until = async { drop(stopped.await) };
+            berth_server::serve(serving, cluster, answers_at, until).await.expect("it serves");
+        });
+        let address = runtime.block_on(told).expect("it answers").address;
+        let token = fs::read_to_string(folder.join("token")).expect("a token").trim().to_owned();
+        Self { runtime, address, token, stop: Some(stop), serving: Some(serving) }
+    }
+
+    fn call(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        let request = format!(
+            "{method} /api/v1/{path} HTTP/1.1\r\nhost: berth\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).expect("is sent");
+        read_answer(stream)
+    }
+
+    fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.call(&self.token, method, path, body)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(serving) = self.serving.take() {
+            let _ = self.runtime.block_on(serving);
+        }
+    }
+}
+
+#[test]
+fn people_last_over_a_restart_and_a_token_ends_for_good() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gate = Gate::start(folder.path());
+    assert_eq!(gate.admin("POST", "users", r#"{"name":"bob"}"#).status, 201);
+    assert_eq!(gate.admin("POST", "users", r#"{"name":"bob"}"#).status, 409);
+    let role = r#"{"user":"bob","role":"researcher","scope":"project/team-a"}"#;
+    assert_eq!(gate.admin("POST", "roles", role).status, 201);
+    let nowhere = r#"{"user":"bob","role":"researcher","scope":"project/none"}"#;
+    assert_eq!(gate.admin("POST", "roles", nowhere).status, 404);
+    let made = gate.admin("POST", "tokens", r#"{"user":"bob","name":"laptop"}"#).json();
+    let secret = made["secret"].as_str().expect("a secret").to_owned();
+    let kept = fs::read_to_string(folder.path().join("people.json")).expect("is kept");
+    assert!(kept.contains("bob") && !kept.contains(&secret), "the hash is kept, not the secret");
+    let mode = fs::metadata(folder.path().join("people.json")).expect("is kept").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(gate);
+
+    let gate = Gate::start(folder.path());
+    let me = gate.call(&secret, "GET", "whoami", "");
+    assert_eq!((me.status, &me.json()["roles"][0]["role"]), (200, &"researcher".into()), "{}", me.body);
+    assert_eq!(gate.call(&secret, "GET", "projects/team-a", "").status, 200);
+    assert_eq!(gate.call(&secret, "GET", "projects/team-b", "").status, 403);
+    let above = gate.call(&secret, "POST", "users", r#"{"name":"eve"}"#);
+    assert_eq!(above.status, 403, "{}", above.body);
+    let id = made["token"]["id"].as_u64().expect("a number");
+    assert_eq!(gate.admin("DELETE", &format!("tokens/{id}"), "").status, 204);
+    drop(gate);
+
+    let gate = Gate::start(folder.path());
+    let refused = gate.call(&secret, "GET", "whoami", "");
+    assert!(refused.status == 401 && refused.body.contains("revoked"), "{}", refused.body);
+    let next = gate.admin("POST", "tokens", r#"{"user":"bob","name":"laptop"}"#).json();
+    assert!(next["token"]["id"].as_u64() > Some(id), "no number is given twice");
+    assert_eq!(gate.admin("DELETE", "users/bob", "").status, 204);
+    let secret = next["secret"].as_str().expect("a secret");
+    assert_eq!(gate.call(secret, "GET", "whoami", "").status, 401, "tokens go with their user");
+    assert_eq!(gate.admin("GET", "roles", "").json()["items"], serde_json::json!([]));
+}
+
+#[test]
+fn what_cannot_be_written_about_people_does_not_happen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gate = Gate::start(folder.path());
+    // A folder in its place keeps the file from being written, whoever the server runs as.
+    let aside = folder.path().join("people.new");
+    fs::create_dir_all(aside.join("taken")).expect("is made");
+    let refused = gate.admin("POST", "users", r#"{"name":"bob"}"#);
+    assert_eq!((refused.status, refused.code()), (503, "read-only".into()), "{}", refused.body);
+    assert_eq!(gate.admin("GET", "users", "").json()["items"], serde_json::json!([]), "nobody was made");
+    fs::remove_dir_all(&aside).expect("is removed");
+    assert_eq!(gate.admin("POST", "users", r#"{"name":"bob"}"#).status, 201);
+}
+
+#[test]
+fn a_damaged_file_of_people_is_said_and_not_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(Gate::start(folder.path()));
+    fs::write(folder.path().join("people.json"), "{").expect("is written");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let serving = Serving {
+        folder: folder.path().to_owned(),
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        access: Default::default(),
+        user: "root".into(),
+        clock: berth_server::now,
+        ping_every: berth_server::PING_EVERY,
+    };
+    let cluster = Arc::new(Quiet(watch::Sender::new(0)));
+    let served = berth_server::serve(serving, cluster, oneshot::channel().0, std::future::pending());
+    let error = runtime.block_on(served).expect_err("it does not start");
+    assert!(error.to_string().contains("people.json"), "{error}");
+    assert_eq!(fs::read_to_string(folder.path().join("people.json")).expect("is there"), "{");
+}
