@@ -6,7 +6,8 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
+    sync::{Arc, Mutex},
 };
 use support::{
     Home,
@@ -60,49 +61,50 @@ impl Bob {
     }
 }
 
-/// A command that goes on until it ends by itself, or the test does.
-struct Going(Child);
+/// A command that goes on until it ends by itself, or the test does, and everything it has said.
+struct Going {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
 
 impl Going {
     fn start(home: &Home, line: &str) -> Self {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let mut command: Command = home.command(&words);
-        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts"))
+        let mut command = home.command(&words);
+        let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = started.expect("the binary starts");
+        let streams: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().expect("a pipe")), Box::new(child.stderr.take().expect("a pipe"))];
+        let said = Arc::new(Mutex::new(String::new()));
+        for stream in streams {
+            let said = Arc::clone(&said);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    said.lock().expect("nobody panics with it").push_str(&(line + "\n"));
+                }
+            });
+        }
+        Self { child, said }
     }
 
-    fn first_line(&mut self) -> String {
-        // Byte by byte, so that what comes later is left to whoever reads on.
-        let mut line = Vec::new();
-        let stream = self.0.stderr.as_mut().expect("a pipe");
-        let mut byte = [0];
-        while stream.read(&mut byte).expect("is read") == 1 && byte[0] != b'\n' {
-            line.push(byte[0]);
-        }
-        String::from_utf8_lossy(&line).into_owned()
+    fn said(&self) -> String {
+        self.said.lock().expect("nobody panics with it").clone()
     }
 
-    /// Waits for a line of what it says.
-    fn says(&mut self, text: &str) {
-        let lines = BufReader::new(self.0.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-        let mut seen = Vec::new();
-        for line in lines {
-            if line.contains(text) {
-                return;
-            }
-            seen.push(line);
-        }
-        panic!("never said: {text}; {seen:?}");
+    /// Waits until it has said something.
+    fn says(&self, text: &str) {
+        until(text, || self.said().contains(text));
     }
 
     fn ends(&mut self) -> Option<i32> {
-        self.0.wait().expect("it was started").code()
+        self.child.wait().expect("it was started").code()
     }
 }
 
 impl Drop for Going {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -113,8 +115,9 @@ fn everything_that_is_open_ends_with_its_token() {
     let mut shell = Person::sits_at(&bob.home, (80, 24), "berth bash team-a/quiet");
     shell.types("echo $((6*7))-here\n");
     shell.sees("42-here");
-    let mut forward = Going::start(&bob.home, "berth port-forward team-a/quiet 0:28431");
-    let local = forward.first_line().split(' ').nth(1).expect("an address").to_owned();
+    let forward = Going::start(&bob.home, "berth port-forward team-a/quiet 0:28431");
+    forward.says("leads to port 28431");
+    let local = forward.said().split(' ').nth(1).expect("an address").to_owned();
     let mut forwarded = TcpStream::connect(local).expect("it listens");
     let mut hello = [0; 17];
     forwarded.write_all(b"hi").expect("is sent");
@@ -134,8 +137,13 @@ fn everything_that_is_open_ends_with_its_token() {
     }
     let mut events = Going::start(&bob.home, "berth events -f -p team-a");
     let mut log = Going::start(&bob.home, "berth logs -f team-a/quiet");
-    let own = server.home.run("berth list");
-    assert_eq!(own.code, Some(0), "{own:?}");
+    log.says("ready");
+    let mut quota = 4;
+    until("events are followed", || {
+        quota += 1;
+        server.run(&format!("berth project update team-a --quota {quota}"));
+        events.said().contains("team-a")
+    });
 
     server.run("berth token revoke 1");
     shell.sees("the token was revoked");

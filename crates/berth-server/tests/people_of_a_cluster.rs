@@ -4,7 +4,7 @@
 mod support;
 
 use berth_api::{LogQuery, Problem};
-use berth_server::{Answering, Cluster, ClusterImage, Later, Made, RequestKey, Serving, Wish};
+use berth_server::{Access, Answering, Cluster, ClusterImage, Later, Made, RequestKey, Serving, Wish};
 use berth_types::{Project, ProjectId, State};
 use std::{
     fs,
@@ -61,11 +61,15 @@ struct Gate {
 
 impl Gate {
     fn start(folder: &Path) -> Self {
+        Self::start_with(folder, Access::default())
+    }
+
+    fn start_with(folder: &Path, access: Access) -> Self {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let serving = Serving {
             folder: folder.to_owned(),
             listen: "127.0.0.1:0".parse().expect("an address"),
-            access: Default::default(),
+            access,
             user: "root".into(),
             clock: berth_server::now,
             ping_every: berth_server::PING_EVERY,
@@ -180,4 +184,34 @@ fn a_damaged_file_of_people_is_said_and_not_overwritten() {
     let error = runtime.block_on(served).expect_err("it does not start");
     assert!(error.to_string().contains("people.json"), "{error}");
     assert_eq!(fs::read_to_string(folder.path().join("people.json")).expect("is there"), "{");
+}
+
+#[test]
+fn a_server_in_front_of_a_cluster_speaks_tls_like_any_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let access = Access { tls_generate: true, ..Access::default() };
+    let gate = Gate::start_with(folder.path(), access.clone());
+    let file = fs::read(folder.path().join("server.json")).expect("it runs");
+    let file: serde_json::Value = serde_json::from_slice(&file).expect("is JSON");
+    assert_eq!(file["address"], format!("https://{}", gate.address));
+    let fingerprint = file["fingerprint"].as_str().expect("it speaks TLS").to_owned();
+    let healthy = |gate: &Gate| {
+        gate.runtime.block_on(async {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let trust = berth_tls::Trust::Fingerprint(fingerprint.parse().expect("a fingerprint"));
+            let stream = tokio::net::TcpStream::connect(gate.address).await.expect("it listens");
+            let connector = berth_tls::Connector::new(&trust).expect("is understood");
+            let mut stream = connector.connect("localhost", stream).await.expect("it is trusted");
+            let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            stream.write_all(request).await.expect("is sent");
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 200")
+        })
+    };
+    assert!(healthy(&gate));
+    let plain = gate.admin("GET", "whoami", "");
+    assert!(plain.status == 400 && plain.body.contains("speaks TLS"), "{}", plain.body);
+    drop(gate);
+    assert!(healthy(&Gate::start_with(folder.path(), access)), "the certificate lasts over a restart");
 }

@@ -71,8 +71,15 @@ const TABLE: [(&str, &str, &str); 55] = [
 /// Its answer depends on whose token it is, which has a test of its own.
 const APART: &str = "DELETE /api/v1/tokens/{id}";
 /// Routes that need no token.
-const OPEN: [&str; 5] =
-    ["GET /healthz", "GET /readyz", "POST /api/v1/session", "GET /api/v1/oidc", "POST /api/v1/oidc/token"];
+const OPEN: [&str; 7] = [
+    "GET /healthz",
+    "GET /readyz",
+    "POST /api/v1/session",
+    "GET /api/v1/oidc",
+    "GET /api/v1/oidc/start",
+    "GET /api/v1/oidc/callback",
+    "POST /api/v1/oidc/token",
+];
 
 struct World {
     server: Server,

@@ -8,9 +8,13 @@ use support::Server;
 
 /// Routes that need no token: whoever watches over the process learns nothing but that it lives.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/api/v1/oidc"];
-/// Where people without a token sign in, with what is answered to nothing.
-const SIGN_IN: [(&str, &str, u16); 2] =
-    [("POST", "/api/v1/session", 422), ("POST", "/api/v1/oidc/token", 400)];
+/// Where people without a token sign in, with what is answered to nothing; there is no single sign-on here.
+const SIGN_IN: [(&str, &str, u16); 4] = [
+    ("POST", "/api/v1/session", 422),
+    ("GET", "/api/v1/oidc/start", 404),
+    ("GET", "/api/v1/oidc/callback", 404),
+    ("POST", "/api/v1/oidc/token", 400),
+];
 /// Routes for workloads about themselves.
 const OF_WORKLOADS: [&str; 2] = ["/api/v1/report", "/api/v1/checkpoint"];
 

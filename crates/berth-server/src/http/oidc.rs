@@ -59,7 +59,10 @@ pub(crate) struct Start {
     again: bool,
 }
 
-/// Sends a browser to the provider.
+/// Send a browser to the provider of single sign-on
+#[utoipa::path(get, path = "/api/v1/oidc/start", tag = "sessions",
+    params(("port" = Option<u16>, Query), ("challenge" = Option<String>, Query), ("again" = Option<bool>, Query)),
+    responses((status = 303, description = "to the provider"), (status = "4XX", body = Problem), (status = 502, body = Problem)))]
 pub(crate) async fn start(
     State(state): State<AppState>,
     headers: HeaderMap,
@@ -118,7 +121,12 @@ pub(crate) struct Back {
     error_description: Option<String>,
 }
 
-/// Takes a browser back from the provider, and signs in whoever sits at it.
+/// Take a browser back from the provider, and sign in whoever sits at it
+#[utoipa::path(get, path = "/api/v1/oidc/callback", tag = "sessions",
+    params(("code" = Option<String>, Query), ("state" = Option<String>, Query), ("error" = Option<String>, Query),
+        ("error_description" = Option<String>, Query)),
+    responses((status = 303, description = "to the dashboard"), (status = 200, description = "a page, for a command line that waits"),
+        (status = "4XX", body = Problem), (status = 502, body = Problem)))]
 pub(crate) async fn callback(
     State(state): State<AppState>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,

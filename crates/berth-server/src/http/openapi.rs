@@ -58,6 +58,8 @@ use utoipa::{
         super::events::series_names,
         super::events::series_points,
         super::oidc::offered,
+        super::oidc::start,
+        super::oidc::callback,
         super::oidc::redeem,
         super::sessions::link,
         super::sessions::sign_in,

@@ -120,6 +120,8 @@ mod tests {
             ("get", "/readyz"),
             ("post", "/api/v1/session"),
             ("get", "/api/v1/oidc"),
+            ("get", "/api/v1/oidc/start"),
+            ("get", "/api/v1/oidc/callback"),
             ("post", "/api/v1/oidc/token"),
         ];
         for (method, path) in open {
