@@ -2,8 +2,8 @@
 
 use crate::progress;
 use berth_api::{
-    CoresAmount, Ended, Eviction, GpuAmount, KindName, MemoryAmount, MountRequest, PriorityName, ServiceType,
-    Status, VolumeMount, WorkloadRequest,
+    CoresAmount, Ended, Eviction, GpuAmount, KindName, MemoryAmount, MountRequest, PriorityName, Restart,
+    ServiceType, Status, VolumeMount, WorkloadRequest,
 };
 use berth_kube::{
     api::{self, WorkloadPhase},
@@ -47,6 +47,14 @@ pub(crate) fn image(reading: &Reading<'_>) -> ClusterImage {
     };
     image.volumes = reading.volume_claims().filter_map(volume).collect();
     image.state = state;
+    for (id, _) in reading.workloads().filter(|(id, _)| !reading.all_run(*id)) {
+        // To the engine a place is taken when its Pod is bound; to people it starts until it runs.
+        if let Some(mut workload) = image.state.workloads.get_mut(&id)
+            && let Phase::Running { confirmed, .. } = &mut workload.phase
+        {
+            *confirmed = false;
+        }
+    }
     image
 }
 
@@ -68,8 +76,9 @@ fn unfinished(
             let since =
                 status.finished_at.as_ref().or(status.started_at.as_ref()).map_or(queued, convert::time);
             let because = match (workload.spec.suspend, &status.retry_at) {
+                (true, _) => ParkedBecause::Suspended(since),
                 (false, Some(at)) => ParkedBecause::BackOff(convert::time(at)),
-                _ => ParkedBecause::Suspended(since),
+                (false, None) => ParkedBecause::Refused,
             };
             Some((because, Box::new(Workload::submitted(id, spec, queued))))
         }
@@ -87,7 +96,10 @@ fn unfinished(
         failures: number(status.failures),
         preemptions: number(status.evictions),
         last_eviction: eviction(status),
-        tasks: known.map(|known| tasks(known, &reading.pods(id), started)).unwrap_or_default(),
+        // A Pod may be seen to run before it is written down since when the workload does.
+        tasks: known
+            .map(|known| tasks(known, &reading.pods(id), started.unwrap_or(queued)))
+            .unwrap_or_default(),
         ends: workload.metadata.deletion_timestamp.is_some(),
         message: refusal.or_else(|| status.message.clone()),
         progress: status.progress.as_ref().map(progress::report),
@@ -97,7 +109,7 @@ fn unfinished(
     })
 }
 
-fn tasks(workload: &Workload, pods: &[PodView], started: Option<Time>) -> Vec<ClusterTask> {
+fn tasks(workload: &Workload, pods: &[PodView], started: Time) -> Vec<ClusterTask> {
     let min = workload.spec.tasks.min();
     let leaving = workload.leaving().iter().map(|place| (place, true));
     let places = match &workload.phase {
@@ -110,7 +122,7 @@ fn tasks(workload: &Workload, pods: &[PodView], started: Option<Time>) -> Vec<Cl
             place: place.clone(),
             run: pod.map_or(1, |pod| pod.run),
             extra: place.rank >= min,
-            started: started.filter(|_| pod.is_some_and(|pod| pod.running)),
+            started: pod.is_some_and(|pod| pod.running).then_some(started),
             stopping: stopping || pod.is_some_and(|pod| pod.leaving),
         }
     };
@@ -228,6 +240,10 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
         memory: spec.memory.as_ref().and_then(|amount| amount.bytes().ok()).map(MemoryAmount),
         workers: spec.workers.and_then(|count| u32::try_from(count).ok()),
         min_workers: spec.min_workers.and_then(|count| u32::try_from(count).ok()),
+        restart: spec.restart.map(|restart| match restart {
+            api::Restart::Gang => Restart::Gang,
+            api::Restart::Worker => Restart::Worker,
+        }),
         priority: spec.priority.as_ref().map(|priority| PriorityName::Name(priority.text().into_owned())),
         preemptible: spec.preemptible,
         max_run_secs: seconds(&spec.max_run_time),
@@ -251,6 +267,8 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
         host_network: spec.host_network,
         privileged: spec.privileged,
         working_dir: spec.working_dir.clone(),
+        stdin: spec.stdin,
+        tty: spec.tty,
         run_as: spec.run_as_user.map(|user| user.to_string()),
         command_line: note(workload, names::COMMAND_LINE),
         progress_pattern: note(workload, names::PROGRESS_PATTERN),

@@ -5,16 +5,18 @@
 //! berth, curl --HTTP--> berth-server --Wish--> Gate --> API server <--watch-- View --image--> berth-server
 //! ```
 
+mod beside;
+mod differs;
 mod image;
 mod log;
 mod progress;
 mod wish;
 
-use berth_api::{LogQuery, Problem};
+use berth_api::{LogQuery, Problem, ShellRequest, ShellSize};
 use berth_kube::view::View;
-use berth_server::{Cluster, ClusterImage, Later, Made, RequestKey, Wish};
+use berth_server::{Cluster, ClusterImage, Duplex, Later, Made, RequestKey, Shell, Wish};
 use kube::Client;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -27,17 +29,21 @@ pub struct Gate(Arc<Inner>);
 struct Inner {
     client: Client,
     view: View,
+    /// On an open socket something is said this often.
+    ping_every: Duration,
+    answered: beside::Answered,
     /// Ends with the gate.
     _progress: JoinSet<()>,
 }
 
 impl Gate {
-    /// Looks at a cluster; returns when everything has been seen once.
-    pub async fn open(client: Client) -> anyhow::Result<Self> {
+    /// Looks at a cluster; returns when everything has been seen once. On open sockets something is said at least so often.
+    pub async fn open(client: Client, ping_every: Duration) -> anyhow::Result<Self> {
         let view = View::start(client.clone()).await?;
         let mut reading = JoinSet::new();
         reading.spawn(progress::follow(client.clone(), view.clone()));
-        Ok(Self(Arc::new(Inner { client, view, _progress: reading })))
+        let answered = beside::Answered::default();
+        Ok(Self(Arc::new(Inner { client, view, ping_every, answered, _progress: reading })))
     }
 }
 
@@ -76,5 +82,41 @@ impl Cluster for Gate {
     ) -> Later<Result<mpsc::Receiver<Vec<u8>>, Problem>> {
         let gate = self.clone();
         Box::pin(async move { log::read(&gate.0.client, &gate.0.view, &project, &name, query).await })
+    }
+
+    fn exec(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        request: ShellRequest,
+    ) -> Later<Result<Shell, Problem>> {
+        let gate = self.clone();
+        Box::pin(async move { beside::exec(beside::worker(&gate, &project, &name, rank)?, request).await })
+    }
+
+    fn attach(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        size: Option<ShellSize>,
+    ) -> Later<Result<Shell, Problem>> {
+        let gate = self.clone();
+        Box::pin(async move { beside::attach(beside::worker(&gate, &project, &name, rank)?, size).await })
+    }
+
+    fn connect(
+        &self,
+        project: String,
+        name: String,
+        rank: u32,
+        port: u16,
+    ) -> Later<Result<Box<dyn Duplex>, Problem>> {
+        let gate = self.clone();
+        Box::pin(async move {
+            let worker = beside::worker(&gate, &project, &name, rank)?;
+            beside::connect(worker, port, gate.0.answered.clone()).await
+        })
     }
 }

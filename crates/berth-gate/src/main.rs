@@ -72,7 +72,7 @@ async fn main() -> Result<()> {
         folder.keep_token(&token)?;
     }
     let config = berth_kube::run::config(arguments.kubeconfig.as_deref()).await?;
-    let gate = Gate::open(berth_kube::run::client(config)?).await?;
+    let gate = Gate::open(berth_kube::run::client(config)?, berth_server::PING_EVERY).await?;
     let user = std::env::var("USER").unwrap_or_else(|_| "berth".into());
     let serving = Serving {
         folder: arguments.folder,

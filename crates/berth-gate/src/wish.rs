@@ -1,5 +1,6 @@
 //! Wishes: what people want, as writes to the API server.
 
+use crate::differs;
 use berth_api::{Code, KindName, PriorityName, Problem, ServiceType, WorkloadRequest};
 use berth_kube::{
     api::{self, WorkloadPhase},
@@ -18,6 +19,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// What fits into a volume when nobody says.
 const VOLUME_SIZE: Bytes = Bytes::gib(10);
+/// As often as a Workload can be started again.
+const BACKOFF_LIMIT_MAX: u32 = 1_000_000;
 /// How long something of the same name that is over may take to go.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
@@ -200,6 +203,7 @@ async fn submit(
     user: &str,
     key: Option<&RequestKey>,
 ) -> Result<(), Problem> {
+    differs::check(request)?;
     let workloads = workloads(client, view, &request.project)?;
     let made_by = key.map(|RequestKey { key, request }| format!("{key}.{request}"));
     let annotations: BTreeMap<&str, String> = [
@@ -293,15 +297,18 @@ fn workload_spec(request: &WorkloadRequest, user: &str) -> Value {
         (None, None) => Value::Null,
         (required, preferred) => trim(json!({ "required": required, "preferred": preferred })),
     };
+    let (command, args) = differs::started(request);
     trim(json!({
         "kind": kind,
         "user": Some(user).filter(|user| !user.is_empty()),
         "image": request.image,
         "imagePullPolicy": request.local_image.then_some("Never"),
-        "command": request.command,
-        "args": request.args,
+        "command": command,
+        "args": args,
         "env": env,
         "workingDir": request.working_dir,
+        "stdin": request.stdin,
+        "tty": request.tty,
         "gpus": request.gpus.map(|gpus| quantity::gpus_text(gpus.0)),
         "gpuMemory": request.gpu_memory.map(|memory| memory.0.0.to_string()),
         "gpuDevices": request.gpu_devices,
@@ -310,6 +317,7 @@ fn workload_spec(request: &WorkloadRequest, user: &str) -> Value {
         "memory": request.memory.map(|memory| memory.0.0.to_string()),
         "workers": request.workers,
         "minWorkers": request.min_workers,
+        "restart": differs::restart(request),
         "priority": priority,
         "preemptible": request.preemptible,
         "nodePool": request.node_pool,
@@ -325,7 +333,8 @@ fn workload_spec(request: &WorkloadRequest, user: &str) -> Value {
         "runAsUser": request.run_as.as_deref().and_then(|user| user.split(':').next()?.parse::<i64>().ok()),
         "maxRunTime": request.max_run_secs.map(|seconds| format!("{seconds}s")),
         "gracePeriod": request.grace_secs.map(|seconds| format!("{seconds}s")),
-        "backoffLimit": request.backoff_limit,
+        // What serves is started again for ever, and the field has a bound.
+        "backoffLimit": request.backoff_limit.map(|limit| limit.min(BACKOFF_LIMIT_MAX)),
     }))
 }
 

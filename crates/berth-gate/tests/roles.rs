@@ -1,9 +1,9 @@
 //! The server in front of a cluster with nothing but the roles that are shipped: they are enough for what it does, and not more.
 
-use berth_api::{LogQuery, WorkloadRequest};
+use berth_api::{LogQuery, ShellRequest, WorkloadRequest};
 use berth_gate::Gate;
 use berth_kube::{api, manifest, run};
-use berth_server::{Cluster as _, RequestKey, Wish};
+use berth_server::{Cluster as _, RequestKey, ShellOutput, Wish};
 use berth_testbed::{Asked, Cluster, Image, Options, Right, rights_of};
 use berth_types::{Department, DepartmentId, Project, ProjectId};
 use k8s_openapi::api::core::v1::Pod;
@@ -38,13 +38,17 @@ async fn the_shipped_roles_are_enough_and_not_too_much() {
         let _ = ended.await;
     }));
     let account = tokio::task::block_in_place(|| cluster.kubeconfig_of("berth-system", "berth-server"));
-    let gate = Gate::open(connect(&account.expect("it is part of the manifest")).await).await;
+    let gate = connect(&account.expect("it is part of the manifest")).await;
+    let gate = Gate::open(gate, Duration::from_secs(5)).await;
     let gate = gate.expect("it sees everything it needs");
     work(&gate, &client).await;
+    let opening = needed_to_open_sockets(&cluster, &client).await;
     // A watch is written down when it ends.
     drop(gate);
     let asked = || cluster.asked_by("berth-system", "berth-server").expect("it asks");
-    let unused = |used: &BTreeSet<Right>| -> BTreeSet<Right> { &rights_of(&manifest::server_rules()) - used };
+    let unused = |used: &BTreeSet<Right>| -> BTreeSet<Right> {
+        &(&rights_of(&manifest::server_rules()) - used) - &opening
+    };
     let end = Instant::now() + Duration::from_secs(10);
     while !unused(&asked().used).is_empty() && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -65,6 +69,10 @@ async fn connect(kubeconfig: &Path) -> Client {
 fn install(cluster: &Cluster) {
     let objects = manifest::manifest(&manifest::Settings::default()).into_iter();
     let items: Vec<Value> = objects.filter(|object| object["kind"] != "Deployment").collect();
+    apply(cluster, &items);
+}
+
+fn apply(cluster: &Cluster, items: &[Value]) {
     let file = cluster.folder().join("manifest.json");
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
     fs::write(&file, list.to_string()).expect("a file");
@@ -85,6 +93,74 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
         assert!(Instant::now() < end, "{what}: it never came to that");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// A command, the worker's own output, and a port.
+async fn beside(gate: &Gate) {
+    let place = || ("team".to_owned(), "prints".to_owned());
+    let (project, name) = place();
+    let command = ["sh", "-c", "echo from beside; exit 7"].map(str::to_owned).into();
+    let request = ShellRequest { command, ..ShellRequest::default() };
+    let mut shell = gate.exec(project, name, 0, request).await.expect("it runs");
+    let mut printed = Vec::new();
+    let end = loop {
+        match shell.output.recv().await.expect("it ends with a word") {
+            ShellOutput::Printed(bytes) => printed.extend(bytes),
+            ShellOutput::Errors(bytes) => panic!("{}", String::from_utf8_lossy(&bytes)),
+            end => break end,
+        }
+    };
+    assert_eq!(String::from_utf8_lossy(&printed), "from beside\n");
+    assert!(matches!(end, ShellOutput::Ended { code: Some(7), signal: None, with_worker: false }), "{end:?}");
+    let (project, name) = place();
+    let mut joined = gate.attach(project, name, 0, None).await.expect("it runs");
+    assert!(
+        matches!(joined.output.recv().await, Some(ShellOutput::Printed(bytes)) if bytes.starts_with(b"epoch"))
+    );
+    let (project, name) = place();
+    let problem = gate.connect(project, name, 0, 80).await.err().expect("nobody listens");
+    assert!(problem.detail.contains("nobody listens on port 80"), "{problem:?}");
+}
+
+/// Rights that are asked for when a socket is opened and that no request shows, each missed by an account that has all others.
+async fn needed_to_open_sockets(cluster: &Cluster, client: &Client) -> BTreeSet<Right> {
+    let parts = ["pods/attach", "pods/exec", "pods/portforward"];
+    let name = "berth-narrow";
+    let rules = json!([{ "apiGroups": [""], "resources": parts, "verbs": ["get"] }]);
+    let rbac = "rbac.authorization.k8s.io";
+    let objects = [
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": "berth-system" } }),
+        json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules }),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": name },
+            "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": name },
+            "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": "berth-system" }],
+        }),
+    ];
+    apply(cluster, &objects);
+    let account = tokio::task::block_in_place(|| cluster.kubeconfig_of("berth-system", name));
+    let narrow = connect(&account.expect("it was made")).await;
+    let answer = async |client: &Client, part: &str| {
+        let part = part.trim_start_matches("pods/");
+        let path =
+            format!("/api/v1/namespaces/berth-system/pods/none/{part}?command=true&stdout=true&ports=80");
+        let request = http::Request::get(path).body(Vec::new()).expect("a request");
+        match client.request_text(request).await {
+            Err(kube::Error::Api(status)) => (status.code, status.message),
+            other => panic!("{part}: {other:?}"),
+        }
+    };
+    let mut needed = BTreeSet::new();
+    for part in parts {
+        until("the verb `get` is enough to come so far", async || {
+            let (code, message) = answer(&narrow, part).await;
+            code == 403 && !message.contains("cannot get")
+        })
+        .await;
+        assert_eq!(answer(client, part).await.0, 404, "with all rights it is the Pod that is missing");
+        needed.insert((String::new(), part.to_owned(), "create".to_owned()));
+    }
+    needed
 }
 
 /// Everything that people ask a server for.
@@ -149,6 +225,7 @@ async fn work(gate: &Gate, client: &Client) {
     let mut log =
         gate.log("team".into(), "prints".into(), LogQuery::default()).await.expect("it printed something");
     assert!(log.recv().await.is_some_and(|piece| piece.starts_with(b"epoch")));
+    beside(gate).await;
     let node = gate.image().state.nodes.values().next().expect("a node").name.clone();
     let cordon = |cordoned, draining| Wish::Node { name: node.clone(), cordoned, draining };
     wish(cordon(true, true)).await;

@@ -54,6 +54,8 @@ pub struct PodView {
     pub running: bool,
     /// It is over.
     pub over: bool,
+    /// With which code, of one that is over.
+    pub exit_code: Option<i32>,
     /// Somebody has asked for its end.
     pub leaving: bool,
 }
@@ -187,6 +189,11 @@ impl Reading<'_> {
         pods
     }
 
+    /// Whether every worker that must be there runs, and is not just bound to its node.
+    pub fn all_run(&self, id: WorkloadId) -> bool {
+        self.0.all_run(id)
+    }
+
     /// Why a workload waits.
     pub fn explain(&self, id: WorkloadId) -> Option<Explanation> {
         self.engine().explain(id, run::now())
@@ -215,6 +222,7 @@ fn pod_view(pod: &PodSeen) -> PodView {
         node: pod.node.as_ref().map(ToString::to_string),
         running: pod.stage == Stage::Running,
         over: pod.is_over(),
+        exit_code: pod.exit_code,
         leaving: pod.leaving,
     }
 }

@@ -47,6 +47,8 @@ pub enum ShellOutput {
         /// Whether it ended because its worker did.
         with_worker: bool,
     },
+    /// It was never run after all, or the line to it was cut: why. The last thing that is heard.
+    Failed(String),
 }
 
 /// A command that runs beside a worker, or a worker that was joined. To drop either channel is to hang up.

@@ -38,6 +38,18 @@ pub(crate) fn start(framework: Framework, gang: &Gang, command: &[String], args:
     }
 }
 
+/// The command and the arguments of every worker of a gang that `torchrun` starts, with so many workers at least and at most.
+pub fn started_by_torchrun(
+    (min, max): (u32, u32),
+    devices: usize,
+    command: &[String],
+    args: &[String],
+) -> (Vec<String>, Vec<String>) {
+    let gang = Gang { rank: 0, min, max, now: max, devices };
+    let Started { command, args } = start(Framework::Torchrun, &gang, command, args);
+    (command, args)
+}
+
 fn shell(line: String, name: &str, words: Vec<String>) -> Started {
     let mut args = vec!["-c".to_owned(), line, name.to_owned()];
     args.extend(words);
@@ -51,7 +63,7 @@ fn torchrun(gang: &Gang) -> String {
     let processes = gang.devices.max(1);
     format!(
         "exec torchrun --nnodes={nodes} --nproc-per-node={processes} --rdzv-id=\"$JOB_UUID\" --rdzv-backend=c10d \
-         --rdzv-endpoint=\"$MASTER_ADDR:$MASTER_PORT\" --max-restarts=0 \"$@\""
+         --rdzv-endpoint=\"${{MASTER_ADDR:-localhost}}:${{MASTER_PORT:-29500}}\" --max-restarts=0 \"$@\""
     )
 }
 

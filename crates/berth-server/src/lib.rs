@@ -49,6 +49,7 @@ pub use cluster::{
 pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;
+pub use frameworks::started_by_torchrun;
 pub use http::openapi;
 pub use run::{Config, PING_EVERY, Running, Shutdown, Written, read_state, run, workload_token};
 pub use serve::{Answering, Serving, serve};

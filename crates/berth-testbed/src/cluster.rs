@@ -50,6 +50,8 @@ pub struct Options {
     pub real_node: bool,
     /// GPUs that the real node says it has. Pods that ask for them run and see none.
     pub real_gpus: u32,
+    /// A shell or a forwarded port that is silent for so long is ended by the real node; four hours when absent.
+    pub stream_idle: Option<Duration>,
     /// A cluster that is there already: no control plane is started, only kwok.
     pub kubeconfig: Option<PathBuf>,
 }
@@ -65,6 +67,7 @@ impl Default for Options {
             nodes: Vec::new(),
             real_node: false,
             real_gpus: 0,
+            stream_idle: None,
             kubeconfig: None,
         }
     }
@@ -390,7 +393,7 @@ impl Cluster {
         if self.options.kubeconfig.is_some() {
             bail!("a real node needs certificates of this cluster, whose keys are not here");
         }
-        let node = RealNode::start(&self.folder, &self.address(), ports::free()?)?;
+        let node = RealNode::start(&self.folder, &self.address(), ports::free()?, self.options.stream_idle)?;
         self.running().node = Some(node);
         let ask = |question: &dyn Fn(&RealNode) -> bool| self.running().node.as_ref().is_some_and(question);
         self.wait("containerd did not get ready", || {

@@ -9,6 +9,7 @@ use std::{
     net::{Ipv4Addr, UdpSocket},
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 /// The name of the real node. The API server calls its kubelet by it, so it must mean this machine everywhere.
@@ -63,7 +64,12 @@ pub(crate) struct RealNode {
 
 impl RealNode {
     /// Starts containerd and kubelet. The folder is the cluster's, in which the certificates are.
-    pub(crate) fn start(cluster: &Path, server: &str, port: u16) -> Result<Self> {
+    pub(crate) fn start(
+        cluster: &Path,
+        server: &str,
+        port: u16,
+        stream_idle: Option<Duration>,
+    ) -> Result<Self> {
         if let Some(place) = COVERED.iter().find(|place| cluster.starts_with(place)) {
             bail!("a cluster with a real node cannot live below {place}: name another folder");
         }
@@ -74,7 +80,7 @@ impl RealNode {
         let programs = binaries::folder().canonicalize()?;
         let subnet = Subnet::free()?;
         fs::write(folder.join("cni/10-testbed.conflist"), network(&subnet))?;
-        fs::write(folder.join("containerd.toml"), containerd(&folder, &programs)?)?;
+        fs::write(folder.join("containerd.toml"), containerd(&folder, &programs, stream_idle)?)?;
         fs::write(folder.join("kubelet.json"), kubelet(cluster, &folder, port, &group.path()))?;
         files::write_secret(&folder.join("kubeconfig"), &kubeconfig(cluster, server))?;
         fs::write(folder.join("node.sh"), include_str!("node.sh"))?;
@@ -194,7 +200,10 @@ fn network(Subnet { second, third, .. }: &Subnet) -> String {
     .to_string()
 }
 
-fn containerd(folder: &Path, programs: &Path) -> Result<String> {
+fn containerd(folder: &Path, programs: &Path, stream_idle: Option<Duration>) -> Result<String> {
+    let streams = stream_idle.map_or(String::new(), |idle| {
+        format!("[plugins.\"io.containerd.grpc.v1.cri\"]\nstream_idle_timeout = \"{}s\"\n", idle.as_secs())
+    });
     let quoted = |path: &Path| format!("{:?}", path.display().to_string());
     let runc = runc().context("runc is missing")?;
     Ok(format!(
@@ -227,7 +236,8 @@ runtime_type = \"io.containerd.runc.v2\"
 [plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc.options]
 BinaryName = {runc}
 SystemdCgroup = false
-",
+
+{streams}",
         root = quoted(&folder.join("containerd")),
         opt = quoted(&folder.join("opt")),
         programs = quoted(programs),

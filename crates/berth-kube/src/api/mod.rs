@@ -20,7 +20,7 @@ pub use owners::{
 };
 pub use pool::{NodePool, NodePoolSpec, NodePoolStatus, PoolSelector};
 pub use status::{LastEviction, Progress, WorkloadPhase, WorkloadStatus};
-pub use workload::{ServiceType, TopologySpec, VolumeSpec, Workload, WorkloadKind, WorkloadSpec};
+pub use workload::{Restart, ServiceType, TopologySpec, VolumeSpec, Workload, WorkloadKind, WorkloadSpec};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;

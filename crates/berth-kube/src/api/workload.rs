@@ -52,14 +52,27 @@ pub enum ServiceType {
     Ingress,
 }
 
+/// Who starts again when a worker fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Restart {
+    /// All workers, together, after a pause during which others have the GPUs.
+    #[default]
+    Gang,
+    /// That worker alone, in its place, by its node.
+    Worker,
+}
+
 /// Fields that say what runs and where it may. They are part of its Pods, so they are as they were submitted until it
 /// is suspended.
-const FROZEN: [&str; 29] = [
+const FROZEN: [&str; 32] = [
     "image",
     "command",
     "args",
     "env",
     "workingDir",
+    "stdin",
+    "tty",
     "gpus",
     "gpuDevices",
     "gpuMemory",
@@ -68,6 +81,7 @@ const FROZEN: [&str; 29] = [
     "memory",
     "workers",
     "minWorkers",
+    "restart",
     "preemptible",
     "nodePool",
     "nodeSelector",
@@ -179,6 +193,12 @@ pub struct WorkloadSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub working_dir: Option<String>,
+    /// Whether it can be typed to, by whoever attaches to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stdin: bool,
+    /// Whether it has a terminal, which can be typed to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tty: bool,
     /// GPUs of each worker: a whole number, or a fraction of one such as "0.5" or 500m. None when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "amount::gpus")]
@@ -211,6 +231,9 @@ pub struct WorkloadSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub min_workers: Option<i32>,
+    /// Who starts again when a worker fails; `gang` when absent, of inference `worker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
     /// Order inside of its project: a number, or a name such as `high`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "amount::priority")]

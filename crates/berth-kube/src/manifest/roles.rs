@@ -52,7 +52,7 @@ const OPERATOR_RULES: [Rule; 26] = [
 const OWN_RULES: [Rule; 1] = [("coordination.k8s.io", &["leases"], &["create", "get", "update"])];
 
 /// What the server in front of the cluster may do: see what the operator sees, and change what people ask it to.
-const SERVER_RULES: [Rule; 11] = [
+const SERVER_RULES: [Rule; 12] = [
     ("", &["nodes"], &["list", "patch", "watch"]),
     ("resource.k8s.io", &["resourceclaims", "resourceslices"], SEE),
     ("scheduling.k8s.io", &["podgroups"], SEE),
@@ -63,6 +63,8 @@ const SERVER_RULES: [Rule; 11] = [
     (names::GROUP, &["workloads/status"], &["patch"]),
     ("", &["pods"], &["list", "patch", "watch"]),
     ("", &["pods/log"], &["get"]),
+    // Shells, terminals and ports. A socket is opened by a GET, for which the API server asks for both verbs.
+    ("", &["pods/attach", "pods/exec", "pods/portforward"], &["create", "get"]),
     ("", &["persistentvolumeclaims"], &["create", "delete", "list", "watch"]),
     // A node that is being emptied.
     ("", &["pods/eviction"], &["create"]),

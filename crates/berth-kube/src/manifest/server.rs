@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 /// The name of everything of it.
 const SERVER: &str = "berth-server";
+/// Where its API is; ports of workloads are beside it, at the next.
+const API_PORT: u16 = 7370;
 /// Where it keeps its token, and history for charts.
 const FOLDER: &str = "/var/lib/berth";
 /// Where a token of the administrator's choice is found.
@@ -80,8 +82,13 @@ fn deployment(settings: &Settings, metadata: &Value) -> Value {
                         "command": ["/usr/local/bin/berth-gate"],
                         "env": [
                             { "name": "BERTH_HOME", "value": FOLDER },
-                            { "name": "BERTH_LISTEN", "value": "127.0.0.1:7370" },
+                            { "name": "BERTH_LISTEN", "value": format!("127.0.0.1:{API_PORT}") },
                             { "name": "BERTH_TOKEN_FILE", "value": format!("{TOKEN_FOLDER}/token") },
+                        ],
+                        // Inside of the Pod only; `kubectl port-forward` reaches both.
+                        "ports": [
+                            { "name": "api", "containerPort": API_PORT },
+                            { "name": "workloads", "containerPort": API_PORT + 1 },
                         ],
                         "startupProbe": probe(2, 60),
                         "livenessProbe": probe(20, 3),

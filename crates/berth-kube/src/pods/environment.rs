@@ -52,6 +52,7 @@ pub(super) fn with_ours(own: Vec<EnvVar>, run: &Run<'_>, seat: Seat<'_>) -> Vec<
     }
     if let Some(port) = spec.ports.first() {
         put("BERTH_PORT", &port.to_string());
+        put("PORT", &port.to_string());
     }
     for port in &spec.ports {
         put(&format!("BERTH_PORT_{port}"), &port.to_string());

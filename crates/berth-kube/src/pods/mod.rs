@@ -9,7 +9,7 @@ pub use claims::{claim, claim_status};
 pub use services::{ingress, services};
 
 use crate::{
-    api::{Amount, Workload, WorkloadKind},
+    api::{Amount, Restart, Workload, WorkloadKind, WorkloadSpec},
     convert::{self, Refusal},
     guard, names, quantity,
 };
@@ -130,6 +130,34 @@ pub fn is_gang(workload: &Workload) -> bool {
     workload.spec.workers.unwrap_or(1) > 1 || workload.spec.kind == WorkloadKind::Distributed
 }
 
+/// The container of a worker, as far as the workload says it: its name, and whether it can be typed to.
+pub fn main_container(workload: &Workload) -> Container {
+    let template = guard::template(workload).ok().flatten().and_then(|template| template.0.spec);
+    let first = template.and_then(|spec| spec.containers.into_iter().next());
+    let mut main = first.unwrap_or_else(|| Container { name: MAIN_CONTAINER.into(), ..Container::default() });
+    fill_terminal(&mut main, &workload.spec);
+    main
+}
+
+/// A terminal is typed to, or it would be none.
+fn fill_terminal(main: &mut Container, spec: &WorkloadSpec) {
+    if spec.tty || spec.stdin {
+        main.stdin = Some(true);
+    }
+    if spec.tty {
+        main.tty = Some(true);
+    }
+}
+
+/// What the node does when a worker ends. One that is started again alone is so in its place, without asking anybody.
+fn restart_policy(spec: &WorkloadSpec) -> &'static str {
+    match (spec.restart, spec.kind) {
+        (Some(Restart::Worker) | None, WorkloadKind::Inference) => "Always",
+        (Some(Restart::Worker), _) => "OnFailure",
+        (Some(Restart::Gang) | None, _) => "Never",
+    }
+}
+
 /// The reference by which an object of a workload goes with it.
 pub fn owner(workload: &Workload) -> Option<OwnerReference> {
     workload.controller_owner_ref(&())
@@ -200,7 +228,7 @@ pub fn pod(run: &Run<'_>, rank: u32) -> Result<Pod, Refusal> {
         pod.subdomain = Some(name.clone());
     }
     pod.scheduler_name = Some(names::SCHEDULER.into());
-    pod.restart_policy = Some("Never".into());
+    pod.restart_policy = Some(restart_policy(spec).into());
     pod.termination_grace_period_seconds = Some(i64::try_from(grace.0.div_ceil(1000)).unwrap_or(i64::MAX));
     pod.service_account_name.get_or_insert_with(|| names::WORKLOAD_ACCOUNT.into());
     pod.automount_service_account_token.get_or_insert(false);
@@ -224,6 +252,7 @@ fn fill_main(main: &mut Container, run: &Run<'_>, seat: Seat<'_>) {
     main.command = set(&spec.command).or_else(|| main.command.take());
     main.args = set(&spec.args).or_else(|| main.args.take());
     main.working_dir = spec.working_dir.clone().or_else(|| main.working_dir.take());
+    fill_terminal(main, spec);
     main.image_pull_policy = spec.image_pull_policy.clone().or_else(|| main.image_pull_policy.take());
     let mut environment = main.env.take().unwrap_or_default();
     environment.retain(|theirs| spec.env.iter().all(|ours| ours.name != theirs.name));

@@ -112,6 +112,40 @@ fn work_without_gpus_sees_none() {
 }
 
 #[test]
+fn a_terminal_can_be_typed_to_and_is_found_where_a_template_names_the_container() {
+    let seat = [(place(0, &[]), dgx("node1"))];
+    for (spec, stdin, tty) in [
+        (json!({}), json!(null), json!(null)),
+        (json!({ "stdin": true }), json!(true), json!(null)),
+        (json!({ "tty": true }), json!(true), json!(true)),
+    ] {
+        let workload = workload(spec);
+        let pod = made(&workload, &seat, 0).expect("is made");
+        let main = &pod["spec"]["containers"][0];
+        assert_eq!((&main["stdin"], &main["tty"]), (&stdin, &tty));
+        let known = serde_json::to_value(main_container(&workload)).expect("is JSON");
+        assert_eq!((&known["name"], &known["stdin"], &known["tty"]), (&json!("main"), &stdin, &tty));
+    }
+    let template = json!({ "podTemplate": { "spec": { "containers": [{ "name": "first", "tty": true }, { "name": "second" }] } } });
+    let known = main_container(&workload(template));
+    assert_eq!((known.name.as_str(), known.tty), ("first", Some(true)));
+}
+
+#[test]
+fn who_starts_again_alone_does_so_in_its_place() {
+    for (spec, policy) in [
+        (json!({}), "Never"),
+        (json!({ "restart": "gang", "kind": "inference" }), "Never"),
+        (json!({ "kind": "inference" }), "Always"),
+        (json!({ "restart": "worker", "kind": "inference" }), "Always"),
+        (json!({ "restart": "worker", "kind": "distributed", "workers": 1 }), "OnFailure"),
+    ] {
+        let pod = made(&workload(spec), &[(place(0, &[]), dgx("node1"))], 0).expect("is made");
+        assert_eq!(pod["spec"]["restartPolicy"], policy);
+    }
+}
+
+#[test]
 fn volumes_and_shared_memory_are_mounted() {
     let spec = json!({
         "volumes": [

@@ -234,6 +234,25 @@ pub(crate) struct PodStatus {
     pub(crate) reason: String,
     pub(crate) start_time: Option<jiff::Timestamp>,
     pub(crate) resource_claim_statuses: Vec<PodClaimStatus>,
+    pub(crate) container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerStatus {
+    pub(crate) state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerState {
+    pub(crate) terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Terminated {
+    pub(crate) exit_code: i32,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -38,6 +38,8 @@ pub(crate) struct PodSeen {
     pub(crate) ours: bool,
     pub(crate) node: Option<Text>,
     pub(crate) stage: Stage,
+    /// How its containers ended, of one that is over: the first bad code, if there is one.
+    pub(crate) exit_code: Option<i32>,
     /// Somebody has asked for its end.
     pub(crate) leaving: bool,
     /// It is not to be placed yet.
@@ -239,6 +241,9 @@ impl PodSeen {
             "Failed" => Stage::Failed,
             _ => Stage::Pending,
         };
+        let ended = status.container_statuses.iter().filter_map(|one| one.state.terminated.as_ref());
+        let codes: Vec<i32> = ended.map(|ended| ended.exit_code).collect();
+        let exit_code = codes.iter().find(|code| **code != 0).or(codes.first()).copied();
         let owner = meta.owner_references.iter().find(|owner| owner.controller);
         let volumes = spec.volumes.iter().filter_map(|volume| match &volume.persistent_volume_claim {
             Some(claim) => Some(claim.claim_name.as_str().into()),
@@ -263,6 +268,7 @@ impl PodSeen {
             ours: spec.scheduler_name == names::SCHEDULER,
             node: spec.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
             stage,
+            exit_code: exit_code.filter(|_| matches!(stage, Stage::Succeeded | Stage::Failed)),
             leaving: meta.deletion_timestamp.is_some(),
             gated: !spec.scheduling_gates.is_empty(),
             cpu: asked.cpu,

@@ -1,10 +1,16 @@
 //! What is said about groups: the status of a Workload, and why a Pod waits.
 
-use super::{Effect, World, groups::GroupKey};
+use super::{
+    Effect, World,
+    groups::{Group, GroupKey},
+};
 use crate::{
     api::{LastEviction, WorkloadPhase, WorkloadStatus},
     quantity,
-    seen::{Key, Refusal, Text},
+    seen::{
+        Key, Refusal, Text,
+        pod::{Member, PodSeen},
+    },
 };
 use berth_types::{
     Account, EvictRule, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason, WorkloadId,
@@ -184,6 +190,12 @@ impl World {
         let waits = matches!(phase, WorkloadPhase::Pending | WorkloadPhase::Held);
         let reason = if waits { self.reason(id) } else { None };
         let evicted = group.said.evicted.as_ref().filter(|_| phase == WorkloadPhase::Stopping);
+        let exit_code = match phase.is_final() {
+            true => self.exit_code(group).or(known.exit_code),
+            false => None,
+        };
+        let ended = exit_code.filter(|_| phase == WorkloadPhase::Failed);
+        let ended = ended.map(|code| format!("it exited with code {code}"));
         let mut nodes: Vec<String> = workload
             .into_iter()
             .flat_map(|workload| workload.places())
@@ -199,7 +211,7 @@ impl World {
         let status = WorkloadStatus {
             phase: Some(phase),
             reason: reason.as_ref().map(|reason| reason.reason.to_owned()),
-            message: reason.map(|reason| reason.message).or(evicted.map(ToString::to_string)),
+            message: reason.map(|reason| reason.message).or(evicted.map(ToString::to_string)).or(ended),
             project: project.and_then(|(id, _)| self.owners.project_name(id)).map(ToString::to_string),
             node: node_text(&nodes),
             nodes,
@@ -226,7 +238,7 @@ impl World {
                 .map(|workload| i64::from(workload.spec.tasks.min()))
                 .or(known.workers_wanted),
             observed_generation: object.metadata.generation,
-            exit_code: known.exit_code,
+            exit_code,
             urls: known.urls,
             progress: known.progress,
             conditions: known.conditions,
@@ -241,12 +253,25 @@ impl World {
         self.groups.get_mut(&id).expect("a group that is looked at").said.status = Some(status);
     }
 
+    /// How the last run of a group ended, as far as its Pods are still there: the first bad code, if there is one.
+    fn exit_code(&self, group: &Group) -> Option<i32> {
+        let run = |pod: &PodSeen| match pod.member {
+            Member::Workload { run, .. } => run,
+            _ => 0,
+        };
+        let over = || group.pods.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| pod.is_over());
+        let last = over().map(|pod| run(pod)).max()?;
+        let codes = || over().filter(|pod| run(pod) == last).filter_map(|pod| pod.exit_code);
+        codes().find(|code| *code != 0).or_else(|| codes().next())
+    }
+
     fn runs(&self, id: WorkloadId, rank: u32) -> bool {
         let pod = self.groups[&id].ranks.get(&rank).and_then(|rank| self.pods.get(rank.pod.as_ref()?));
         pod.is_some_and(|pod| pod.stage == crate::seen::pod::Stage::Running)
     }
 
-    fn all_run(&self, id: WorkloadId) -> bool {
+    /// Whether every worker that must be there runs, and is not just bound to its node.
+    pub(crate) fn all_run(&self, id: WorkloadId) -> bool {
         let Some(workload) = self.engine.workload(id) else { return false };
         let mut places = workload.base_places();
         places.all(|place| self.runs(id, place.rank))

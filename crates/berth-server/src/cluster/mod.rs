@@ -173,6 +173,8 @@ pub enum ParkedBecause {
     Suspended(Time),
     /// It is tried again then.
     BackOff(Time),
+    /// It cannot be queued as it is; its message says why.
+    Refused,
 }
 
 /// A task of a workload.
@@ -319,6 +321,7 @@ fn record(known: ClusterWorkload) -> Record {
         let parked = match because {
             ParkedBecause::Suspended(since) => Parked::Suspended { since },
             ParkedBecause::BackOff(until) => Parked::BackOff { until },
+            ParkedBecause::Refused => Parked::Refused,
         };
         (parked, workload)
     });

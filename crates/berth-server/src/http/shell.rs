@@ -290,6 +290,9 @@ impl Session {
                         Some(ShellOutput::Ended { code, signal, .. }) => {
                             return self.close(&ShellTells::Exit { code, signal }).await;
                         }
+                        Some(ShellOutput::Failed(detail)) => {
+                            return self.close(&ShellTells::Ended { detail }).await;
+                        }
                     };
                     if !goes_on {
                         return;
@@ -398,14 +401,17 @@ async fn why_it_ended(state: &AppState, worker: &Worker) -> String {
     let known = async {
         loop {
             bell.mark_unchanged();
-            let (is_there, why) = {
+            let (is_known, why) = {
                 let platform = state.shared.read();
                 let record = platform.record(workload);
                 let task = record.and_then(|record| record.tasks.get(&rank));
                 let why = record.map(|record| reason(record.stop, record.message.as_deref()));
-                (task.is_some_and(|task| task.run == run), why)
+                // Of a cluster the end of a worker may be seen before anybody has said what becomes of its workload.
+                let is_silent = state.mirror.is_some()
+                    && record.is_some_and(|record| record.stop.is_none() && record.message.is_none());
+                (task.is_none_or(|task| task.run != run) && !is_silent, why)
             };
-            if !is_there || bell.changed().await.is_err() {
+            if is_known || bell.changed().await.is_err() {
                 return why;
             }
         }

@@ -37,7 +37,7 @@ impl Platform {
         let Some(record) = self.records.get(&id) else { return };
         let at = match record.parked {
             Some((Parked::BackOff { until }, _)) => Some(until),
-            Some((Parked::Suspended { .. }, _)) => None,
+            Some((Parked::Suspended { .. } | Parked::Refused, _)) => None,
             None => self.warnings(record).into_iter().map(|(_, at, _)| at).min(),
         };
         if let Some(at) = at {

@@ -37,6 +37,8 @@ pub(crate) enum Parked {
     Suspended { since: Time },
     /// It failed, and is started again then.
     BackOff { until: Time },
+    /// As it is it cannot be queued. Only a cluster has such work, because there it may be written by hand.
+    Refused,
 }
 
 /// One task that was ordered and is not known to be gone.

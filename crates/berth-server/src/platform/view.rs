@@ -335,7 +335,7 @@ fn status(record: &Record, workload: &Workload) -> Status {
     match record.parked {
         Some((Parked::Suspended { .. }, _)) => return Status::Suspended,
         Some((Parked::BackOff { .. }, _)) if record.failures > 0 => return Status::BackOff,
-        Some((Parked::BackOff { .. }, _)) => return Status::Pending,
+        Some((Parked::BackOff { .. } | Parked::Refused, _)) => return Status::Pending,
         None => {}
     }
     match workload.phase {

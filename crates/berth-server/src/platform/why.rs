@@ -35,6 +35,11 @@ impl Platform {
                     format!("it failed {} times and is tried again in {}", record.failures, until.since(now));
                 return Some(plain("back-off", text, true, Some(until)));
             }
+            Some((Parked::Refused, _)) => {
+                let text =
+                    record.message.clone().unwrap_or_else(|| "the operator has not queued it yet".into());
+                return Some(plain("refused", text, true, None));
+            }
             None => {}
         }
         let Some(explanation) = self.engine.explain(id, now) else {

@@ -1,21 +1,16 @@
 //! The report's own scenario, typed as in the report, against Berth on a real Kubernetes API server.
 
+mod berth;
+mod beside;
+#[path = "../support/mod.rs"]
 mod support;
 
-use berth_gate::Gate;
-use berth_kube::run;
-use berth_server::Serving;
-use berth_testbed::{Cluster, Image, NodeSpec};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
-use serde_json::{Value, json};
+use berth::Berth;
+use berth_testbed::{Image, NodeSpec};
+use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    process::{Command, Stdio},
-    sync::Arc,
+    process::Stdio,
     thread,
 };
 use support::{
@@ -23,85 +18,9 @@ use support::{
     live::until,
     typed::{SECTION_4_8, SECTION_4_9, SECTION_4_10},
 };
-use tokio::sync::oneshot;
 
-/// Berth on a cluster: the operator and the API in front, inside of this process.
-struct Berth {
-    home: Home,
-    cluster: Cluster,
-    stop: Option<oneshot::Sender<()>>,
-    running: Option<thread::JoinHandle<()>>,
-}
-
+/// The report's figures.
 impl Berth {
-    fn start(test: &str, options: berth_testbed::Options) -> Option<Self> {
-        let real = options.real_node.then(Cluster::real_node_available).unwrap_or(Ok(()));
-        if let Err(reason) = Cluster::available().and(real) {
-            eprintln!("NOT TESTED: {test}: {reason}");
-            return None;
-        }
-        let cluster = Cluster::start(options).expect("it starts");
-        let home = Home::new();
-        let (kubeconfig, folder) = (cluster.kubeconfig().to_owned(), home.server_folder());
-        let (answers_at, answers) = oneshot::channel();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let running = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-            runtime.expect("a runtime").block_on(async move {
-                let config = run::config(Some(&kubeconfig)).await.expect("a kubeconfig");
-                let client = run::client(config).expect("a client");
-                run::install(&client).await.expect("the resources are accepted");
-                let namespaces: Api<Namespace> = Api::all(client.clone());
-                let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "berth-system" } });
-                let parameters = PatchParams::apply("test");
-                namespaces.patch("berth-system", &parameters, &Patch::Apply(namespace)).await.expect("a namespace");
-                let (end, ended) = oneshot::channel::<()>();
-                let operator = tokio::spawn(run::run(client.clone(), run::Options::new("berth-system"), async {
-                    let _ = ended.await;
-                }));
-                let gate = Gate::open(client).await.expect("the cluster is seen");
-                let serving = Serving {
-                    folder,
-                    listen: "127.0.0.1:0".parse().expect("an address"),
-                    access: Default::default(),
-                    user: "ada".into(),
-                    clock: berth_server::now,
-                    ping_every: berth_server::PING_EVERY,
-                };
-                let served = berth_server::serve(serving, Arc::new(gate), answers_at, async {
-                    let _ = stopped.await;
-                });
-                served.await.expect("it serves");
-                let _ = end.send(());
-                operator.await.expect("no panic").expect("the operator stops well");
-            });
-        });
-        answers.blocking_recv().expect("it answers");
-        Some(Self { home, cluster, stop: Some(stop), running: Some(running) })
-    }
-
-    fn run(&self, line: &str) -> String {
-        let ran = self.home.run(line);
-        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
-        ran.stdout
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.run(&format!("{line} -o json"))).expect("is JSON")
-    }
-
-    fn kubectl(&self, line: &str) -> String {
-        let kubectl = berth_testbed::kubectl().expect("kubectl is there with the rest");
-        let ran = Command::new(kubectl)
-            .args(line.split_whitespace())
-            .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("KUBECACHEDIR", self.home.path())
-            .output()
-            .expect("kubectl starts");
-        assert!(ran.status.success(), "kubectl {line}: {}", String::from_utf8_lossy(&ran.stderr));
-        String::from_utf8_lossy(&ran.stdout).into_owned()
-    }
-
     /// GPUs over quota of every team and who is pending, by Berth's lists.
     fn standing(&self) -> Vec<String> {
         let projects = self.json("berth project list");
@@ -159,18 +78,6 @@ impl Berth {
         let mut pending: Vec<String> = expected.iter().flat_map(names).collect();
         pending.sort();
         until("kubectl shows the same", || self.pending_by_kubectl() == pending);
-    }
-}
-
-impl Drop for Berth {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
-        let ended = self.running.take().map(thread::JoinHandle::join);
-        if !thread::panicking() {
-            assert!(ended.is_none_or(|ended| ended.is_ok()), "it ends well");
-        }
     }
 }
 

@@ -1,0 +1,86 @@
+//! What a cluster does in another way than one machine, and what it does not do for Workloads at all.
+
+use berth_api::{Framework, Problem, Restart, WorkloadRequest};
+use berth_types::Gpus;
+
+/// Refuses what would be accepted and not done, and names the way to it.
+pub(crate) fn check(request: &WorkloadRequest) -> Result<(), Problem> {
+    if request.completions.is_some() {
+        let text = "a Workload of a cluster runs once: --completions and --parallelism are not for it";
+        return Err(Problem::invalid("completions", text).hint(
+            "apply a Job with `completions`, `parallelism`, `completionMode: Indexed` and, in its Pods, `schedulerName: berth`; \
+             docs/kubernetes.md shows one",
+        ));
+    }
+    if request.framework == Framework::Mpi {
+        let text = "mpirun reaches its workers through the server of one machine, not on a cluster";
+        return Err(Problem::invalid("framework", text)
+            .hint("apply an MPIJob of Kubeflow with `schedulerName: berth` in its Pods, or use --framework torchrun"));
+    }
+    Ok(())
+}
+
+/// The command and the arguments with which every worker is started.
+pub(crate) fn started(request: &WorkloadRequest) -> (Vec<String>, Vec<String>) {
+    let (command, args) = (&request.command, &request.args);
+    match request.framework {
+        Framework::Torchrun => {
+            let max = request.workers.unwrap_or(1);
+            let min = request.min_workers.unwrap_or(max);
+            berth_server::started_by_torchrun((min, max), devices(request), command, args)
+        }
+        Framework::None | Framework::Mpi => (command.clone(), args.clone()),
+    }
+}
+
+/// Devices of each worker.
+fn devices(request: &WorkloadRequest) -> usize {
+    let whole = request.gpus.map_or(0, |gpus| gpus.0.0 / Gpus::SCALE);
+    let devices = request.gpu_devices.map_or(whole, u64::from);
+    usize::try_from(devices).unwrap_or(usize::MAX)
+}
+
+/// Who starts again, as Workloads spell it.
+pub(crate) fn restart(request: &WorkloadRequest) -> Option<&'static str> {
+    request.restart.map(|restart| match restart {
+        Restart::Gang => "gang",
+        Restart::Worker => "worker",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_api::GpuAmount;
+
+    #[test]
+    fn what_a_workload_of_a_cluster_cannot_do_is_refused_with_the_way_to_it() {
+        let completions = WorkloadRequest { completions: Some(3), ..WorkloadRequest::default() };
+        let problem = check(&completions).expect_err("it is refused");
+        assert!(problem.hint.is_some_and(|hint| hint.contains("completionMode")));
+        let mpi = WorkloadRequest { framework: Framework::Mpi, ..WorkloadRequest::default() };
+        let problem = check(&mpi).expect_err("it is refused");
+        assert!(problem.hint.is_some_and(|hint| hint.contains("MPIJob")));
+        check(&WorkloadRequest::default()).expect("it is accepted");
+    }
+
+    #[test]
+    fn torchrun_starts_a_process_for_each_gpu_of_a_worker() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let request = WorkloadRequest {
+            framework: Framework::Torchrun,
+            command: words("python train.py"),
+            args: words("--lr 1"),
+            workers: Some(4),
+            min_workers: Some(2),
+            gpus: Some(GpuAmount(Gpus::whole(8))),
+            ..WorkloadRequest::default()
+        };
+        let (command, args) = started(&request);
+        assert_eq!(command, ["/bin/sh"]);
+        assert!(args[1].contains("torchrun --nnodes=2:4 --nproc-per-node=8"), "{args:?}");
+        assert_eq!(args[2..], ["torchrun", "train.py", "--lr", "1"]);
+        let plain = WorkloadRequest { framework: Framework::None, ..request };
+        assert_eq!(started(&plain), (words("python train.py"), words("--lr 1")));
+    }
+}
