@@ -50,5 +50,8 @@ pub use declare::declared_nodes;
 pub use error::ServerError;
 pub use folder::Folder;
 pub use http::openapi;
-pub use run::{Config, PING_EVERY, Running, Shutdown, Written, read_state, run, workload_token};
+pub use run::{
+    ACCOUNTS_FROM, Config, PATIENCE, PING_EVERY, Running, Shutdown, TasksRunAs, Written, read_state, run,
+    workload_token,
+};
 pub use serve::{Answering, Serving, serve};

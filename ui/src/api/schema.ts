@@ -488,7 +488,8 @@ export interface paths {
         delete: operations["people_delete_user"];
         options?: never;
         head?: never;
-        patch?: never;
+        /** Change under which account of the machine the work of a user runs; work that was submitted before keeps its own */
+        patch: operations["people_update_user"];
         trace?: never;
     };
     "/api/v1/volumes": {
@@ -1674,12 +1675,22 @@ export interface components {
         };
         /** @description A user. */
         User: {
+            /**
+             * @description The account of the machine that the user's work runs as, as `UID:GID`; absent until there was work, and where work runs as the
+             *     server does.
+             */
+            account?: string | null;
             /** @description When it was made. */
             created_at: components["schemas"]["Timestamp"];
             /** @description The name. */
             name: string;
             /** @description What the user may do, where. */
             roles: components["schemas"]["Grant"][];
+        };
+        /** @description What is to change about a user. */
+        UserChange: {
+            /** @description The account of the machine that the user's work runs as, by name or as `UID:GID`; empty for one of the user's own. */
+            account: string;
         };
         /** @description Users, by name. */
         UserList: {
@@ -1688,6 +1699,8 @@ export interface components {
         };
         /** @description A user to be made. */
         UserRequest: {
+            /** @description The account of the machine that the user's work runs as, by name or as `UID:GID`; one of the user's own when absent. */
+            account?: string | null;
             /** @description The name. */
             name: string;
         };
@@ -3299,6 +3312,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    people_update_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
             };
             "4XX": {
                 headers: {
