@@ -32,7 +32,7 @@ story: ## play the report's scenario in the simulator; a picture goes to target/
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
 test: ## every test: properties, scenarios, transcripts, processes and containers, the dashboard in a browser, house rules
-	@.ci/ensure rust ui containers shells mpi jax jupyter browser oidc kube
+	@.ci/ensure rust ui containers shells mpi jax jupyter schemathesis browser oidc kube
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
 	cargo test --workspace --locked
 	@.ci/test-ui
@@ -50,7 +50,7 @@ check: ## formatting, lints, house rules, licences and known holes of dependenci
 soak: export BERTH_CASES := $(or $(BERTH_CASES),200000)
 soak: export BERTH_KILLS := $(or $(BERTH_KILLS),300)
 soak: ## the property tests with many more cases, and many more kills of the store and the agent
-	@.ci/ensure rust kube
+	@.ci/ensure rust kube schemathesis
 	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
 	cargo test --locked -p berth-engine --test properties
 	@echo "berth: a case of these takes far longer, so there are fewer"
@@ -64,6 +64,9 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
 	@echo "berth: $(BERTH_KILLS) kills of the operator while it binds gangs on a real API server"
 	cargo test --locked -p berth-kube --test faults -- --nocapture
+	@echo "berth: 200 shells and 200 sockets for five minutes, and 100 made-up requests for each operation of the API"
+	BERTH_CROWD_SECS=$(or $(BERTH_CROWD_SECS),300) cargo test --locked -p berth-cli --test crowd -- --nocapture
+	BERTH_EXAMPLES=$(or $(BERTH_EXAMPLES),100) cargo test --locked -p berth-server --test contract -- --nocapture
 	@echo "berth: 500 stories on a real API server, each step as in the simulator"
 	BERTH_STORIES=500 cargo test --locked -p berth-kube --test random -- --nocapture
 

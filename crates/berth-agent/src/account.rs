@@ -18,6 +18,8 @@ pub(crate) struct Account {
     pub(crate) groups: Vec<u32>,
     /// Its name; none when the machine knows the number only.
     name: Option<String>,
+    /// Whether that name is ours, and not the machine's.
+    is_unlisted: bool,
     /// Its folder; none when there is no such folder.
     home: Option<PathBuf>,
     shell: Option<PathBuf>,
@@ -27,7 +29,15 @@ impl Account {
     /// What the machine knows about a user. One that is not listed has its number and nothing else.
     pub(crate) fn of(user: u32, group: u32) -> Result<Self, String> {
         let Some(listed) = User::from_uid(Uid::from_raw(user)).map_err(unreadable)? else {
-            return Ok(Self { user, group, groups: Vec::new(), name: None, home: None, shell: None });
+            return Ok(Self {
+                user,
+                group,
+                groups: Vec::new(),
+                name: None,
+                is_unlisted: false,
+                home: None,
+                shell: None,
+            });
         };
         let name = CString::new(listed.name.as_str()).map_err(|error| error.to_string())?;
         let groups = getgrouplist(&name, Gid::from_raw(group)).map_err(unreadable)?;
@@ -40,9 +50,27 @@ impl Account {
             group,
             groups,
             name: Some(listed.name),
+            is_unlisted: false,
             home: Some(listed.dir).filter(|home| home.is_dir()),
             shell: Some(listed.shell).filter(|shell| shell.is_absolute()),
         })
+    }
+
+    /// Who has no name on this machine is called as Berth calls them, if nobody else is.
+    pub(crate) fn called(self, user: &str) -> Self {
+        if self.name.is_some() || user.is_empty() || user.contains([':', '\n', '\0']) {
+            return self;
+        }
+        let is_taken = User::from_name(user).is_ok_and(|listed| listed.is_some());
+        let name = if is_taken { format!("berth-{user}") } else { user.to_owned() };
+        Self { name: Some(name), is_unlisted: true, ..self }
+    }
+
+    /// Its lines in the lists of users and groups, if it has a name and the machine does not know it.
+    pub(crate) fn lines(&self, work: &str) -> Option<[String; 2]> {
+        let name = self.name.as_ref().filter(|_| self.is_unlisted)?;
+        let (user, group) = (self.user, self.group);
+        Some([format!("{name}:x:{user}:{group}::{work}:/bin/sh\n"), format!("{name}:x:{group}:\n")])
     }
 
     /// What programs ask their environment instead of the machine. Who has no folder is at home where its work is.
@@ -179,5 +207,16 @@ mod tests {
         let variables = account.variables("/work/17");
         assert_eq!(variables["HOME"], "/work/17");
         assert_eq!(variables["USER"], "3999999999");
+        assert_eq!(account.lines("/w"), None, "it has no name");
+        let called = account.clone().called("ada@example.org");
+        assert_eq!(called.variables("/w")["USER"], "ada@example.org");
+        let lines = called.lines("/w").expect("a name of ours");
+        assert_eq!(lines, ["ada@example.org:x:3999999999:7::/w:/bin/sh\n", "ada@example.org:x:7:\n"]);
+        assert_eq!(
+            account.clone().called("root").variables("/w")["USER"],
+            "berth-root",
+            "another has that name"
+        );
+        assert_eq!(account.clone().called("a:b").lines("/w"), None);
     }
 }

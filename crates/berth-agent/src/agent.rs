@@ -2,13 +2,13 @@
 
 use crate::{
     AgentConfig, AgentError, Fact, Host, Listening, LogReader, LogStart, RuntimeKind, Shell, ShellSpec,
-    Shutdown, TaskId, TaskSpec, TerminalSize, Wanted, account, cgroup,
+    Shutdown, TaskId, TaskSpec, TerminalSize, Wanted, access, account, cgroup,
     devices::{self, Devices, Vendor},
     folder::{Folder, names},
     images::Images,
     listening, oci,
     reactor::{Asked, Mailbox, Reactor, ShellSender},
-    shell,
+    shell, shim,
 };
 use berth_types::{Span, WorkloadId};
 use std::{
@@ -35,6 +35,20 @@ pub fn local(config: AgentConfig, facts: mpsc::Sender<Fact>) -> Result<Arc<dyn H
         .map_err(|source| AgentError::System { doing: "starting the agent's thread", source })?;
     let vendors = devices::vendors();
     Ok(Arc::new(Agent { folder, images, mailbox, notes, vendors, thread: Mutex::new(Some(thread)) }))
+}
+
+/// Whether this process can run tasks as users of the machine that have this number and others. The text says why not.
+pub fn can_run_as_others(first: u32) -> Result<(), String> {
+    if !account::is_root() {
+        let own = rustix::process::geteuid().as_raw();
+        return Err(format!("this server runs as user {own} and not as root"));
+    }
+    access::can_become(first, first)
+        .map_err(|error| format!("this machine does not let root become user {first}: {error}"))?;
+    match shim::can_have_own_mounts() {
+        true => Ok(()),
+        false => Err("this machine does not let root mount anything, as in many containers".into()),
+    }
 }
 
 struct Agent {
@@ -94,7 +108,9 @@ impl Host for Agent {
     fn log(&self, id: TaskId, start: LogStart) -> Result<LogReader, AgentError> {
         let running = self.task_dir(id);
         let kept = self.folder.kept_logs(id.workload).join(format!("{}-{}", id.run, id.rank));
-        if !running.is_dir() && !kept.is_dir() {
+        // A link in its place would lead anywhere.
+        let is_folder = |folder: &PathBuf| folder.symlink_metadata().is_ok_and(|found| found.is_dir());
+        if ![&running, &kept].into_iter().any(is_folder) {
             return Err(AgentError::NoLog(id.to_string()));
         }
         LogReader::open(&running, &kept, start).map_err(AgentError::file("reading the log in", running))

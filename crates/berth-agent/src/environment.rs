@@ -35,6 +35,11 @@ pub(crate) struct Places {
     pub(crate) signals: PathBuf,
 }
 
+/// What a process gets of the agent's own environment.
+pub(crate) fn inherited() -> BTreeMap<String, String> {
+    INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
+}
+
 /// The variables of a task. The user's own win, except for the mark.
 pub(crate) fn of_task(
     spec: &TaskSpec,
@@ -43,10 +48,8 @@ pub(crate) fn of_task(
     ports: &[(u16, u16)],
     master_port: Option<u16>,
 ) -> BTreeMap<String, String> {
-    let theirs = |name: &&&str| spec.run_as.is_none() || !PERSONAL.contains(name);
-    let inherited = INHERITED.iter().filter(theirs);
-    let inherited = inherited.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
-    let mut all: BTreeMap<String, String> = inherited.collect();
+    let mut all = inherited();
+    all.retain(|name, _| spec.run_as.is_none() || !PERSONAL.contains(&name.as_str()));
     all.entry("PATH".to_owned())
         .or_insert_with(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into());
     all.insert("PYTHONPATH".to_owned(), places.python.display().to_string());

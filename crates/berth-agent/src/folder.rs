@@ -11,11 +11,15 @@
 
 use crate::{AgentError, TaskId, task_folder::TaskFolder};
 use berth_types::WorkloadId;
-use rustix::fs::FlockOperation;
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, fchown},
+    io::Errno,
+    process::{Gid, Uid},
+};
 use std::{
     fs::{self, DirBuilder, File},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -116,7 +120,7 @@ impl Folder {
         for path in [self.workload_work(id.workload), self.checkpoints(id.workload), self.signals(id)] {
             create(&path, 0o700)?;
             if let Some((user, group)) = run_as {
-                chown(&path, Some(user), Some(group)).map_err(AgentError::file("giving away", &path))?;
+                give(&path, user, group).map_err(AgentError::file("giving away", &path))?;
             }
         }
         Ok(())
@@ -156,6 +160,17 @@ pub(crate) fn create(path: &Path, mode: u32) -> Result<(), AgentError> {
             created.map_err(AgentError::file("creating", path))
         }
         Err(error) => Err(AgentError::file("creating", path)(error)),
+    }
+}
+
+/// Gives a folder to somebody. A workload may have put something else in its place since, such as a link to the store, which is
+/// not given away; to the workload it is what it made of it.
+pub(crate) fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(folder) => Ok(fchown(&folder, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?),
+        Err(Errno::LOOP | Errno::NOTDIR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

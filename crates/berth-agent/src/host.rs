@@ -81,6 +81,10 @@ pub struct AgentConfig {
     pub images: BTreeMap<String, ImageEntry>,
     /// Where tools that Berth installed are, such as JupyterLab.
     pub cache: PathBuf,
+    /// What no task may mount: the folder of the control plane.
+    pub private: PathBuf,
+    /// What lies in these folders may be mounted by anybody, whoever may reach it.
+    pub allowed_mounts: Vec<PathBuf>,
     /// Where a container engine answers, as in DOCKER_HOST; none to look in the usual places.
     pub engine: Option<String>,
     /// A file of a task's log is rotated at this size.
@@ -112,12 +116,15 @@ impl AgentConfig {
             std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")).into_os_string();
         let cache = std::env::var_os("BERTH_CACHE").map(PathBuf::from);
         let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/var/lib"), PathBuf::from);
+        let folder = folder.into();
         Self {
-            folder: folder.into(),
+            private: folder.clone(),
+            folder,
             shim: vec![own.clone(), "shim".into()],
             quickstart: vec![own, "quickstart".into()],
             images: BTreeMap::new(),
             cache: cache.unwrap_or_else(|| home().join(".cache/berth")),
+            allowed_mounts: Vec::new(),
             engine: None,
             log_file_max: Bytes::mib(16),
             log_files_max: 4,

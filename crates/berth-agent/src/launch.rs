@@ -1,7 +1,7 @@
 //! From a spec to a running shim.
 
 use crate::{
-    AgentConfig, RuntimeKind, TaskSpec, account, oci,
+    AgentConfig, RuntimeKind, TaskSpec, account, environment, oci,
     process::{self, Context},
     progress::Parser,
     reactor::Reactor,
@@ -101,6 +101,9 @@ pub(crate) fn shim(
     let child = Command::new(program)
         .args(args)
         .arg(task.path())
+        // What else is in the server's own environment may be a secret of its.
+        .env_clear()
+        .envs(environment::inherited())
         .env(crate::environment::MARK, OsStr::new(&order.mark))
         .stdin(lock)
         .stdout(writer)

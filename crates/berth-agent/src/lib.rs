@@ -19,6 +19,7 @@
 //! They rest on one file per task that is locked by whoever is responsible for it. The lock belongs to the open file, which the
 //! agent hands to the shim, so it is free exactly when both are gone.
 
+mod access;
 mod account;
 mod agent;
 mod cgroup;
@@ -51,7 +52,7 @@ mod task;
 mod task_folder;
 mod trainer;
 
-pub use agent::local;
+pub use agent::{can_run_as_others, local};
 pub use devices::{Devices, Gpu, Vendor};
 pub use error::AgentError;
 pub use host::{AgentConfig, Host, ImageEntry, Shutdown};

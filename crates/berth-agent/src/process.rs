@@ -9,6 +9,7 @@ use crate::{
     task_folder::{Launch, MountStep},
 };
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs::{self, File, Permissions},
     os::unix::fs::PermissionsExt,
@@ -17,7 +18,7 @@ use std::{
 
 /// Where a task that runs as somebody else sees what Berth gives it: the agent's own folder is closed to others. Each task has
 /// its own mounts there; for the rest of the machine these places are empty.
-const MEETING: &str = "/run/berth";
+pub(crate) const MEETING: &str = "/run/berth";
 /// Where it starts, and is at home if it has no other home.
 pub(crate) const MEETING_WORK: &str = "/run/berth/work";
 
@@ -28,16 +29,40 @@ pub(crate) struct Context<'a> {
     pub(crate) ports: &'a mut Ports,
 }
 
+impl Context<'_> {
+    /// Looks at what a task wants to see of this machine, and notes what it is lent whoever it runs as.
+    pub(crate) fn look_at_mounts(&self, spec: &TaskSpec) -> Result<Vec<Mount>, String> {
+        let looked_at = spec.mounts.iter().map(|mount| {
+            check_mount(mount)?;
+            // Whoever has an account of its own is kept from what is private by the kernel, and may see what lies around it. Where
+            // all have one account nothing is private, and a person's own folder with everything in it may well be mounted.
+            let private = &self.config.private;
+            let leads_in = mount.source.starts_with(private);
+            let is_root = account::is_root() && spec.run_as.is_none_or(|(user, _)| user == 0);
+            let leads_over = is_root && private.starts_with(&mount.source);
+            if !mount.lent && (leads_in || leads_over) {
+                return Err(format!(
+                    "{} cannot be mounted: the server keeps its own there",
+                    mount.source.display()
+                ));
+            }
+            let is_allowed = self.config.allowed_mounts.iter().any(|folder| mount.source.starts_with(folder));
+            Ok(Mount { lent: mount.lent || is_allowed, ..mount.clone() })
+        });
+        looked_at.collect()
+    }
+}
+
 /// What to execute for a task as a process. The text says why it cannot run, and what to do about it.
 pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -> Result<Launch, String> {
-    let mut mounts = mounts(spec, context.folder.root())?;
+    let mut mounts = mounts(spec, context)?;
     let jupyter = *runs == Runs::Jupyter && spec.command.first().is_none_or(|word| is_notebook_word(word));
     let asked = if jupyter && spec.ports.is_empty() { vec![8888] } else { spec.ports.clone() };
     let ports = context.ports.for_all(&asked)?;
     let master_port = (spec.workers > 1).then(|| context.ports.of_gang(context.folder, spec)).transpose()?;
     let work = context.folder.workload_work(spec.id.workload);
     let places = places(spec, context.folder);
-    let environment = environment::of_task(spec, context.folder, &places, &ports, master_port);
+    let mut environment = environment::of_task(spec, context.folder, &places, &ports, master_port);
     let mut argv = match runs {
         _ if jupyter => notebook(spec, context.config, ports[0].1)?,
         Runs::Entry(ImageEntry::Program(program)) if spec.command.is_empty() => {
@@ -68,7 +93,7 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
         }
     }
     if spec.run_as.is_some() && account::is_root() {
-        meet(&work, context, &mut argv, &mut mounts)?;
+        meet(&work, context, &mut argv, &mut environment, &mut mounts)?;
         if spec.working_dir.is_none() {
             working_dir = MEETING_WORK.into();
         }
@@ -97,6 +122,7 @@ fn meet(
     work: &Path,
     context: &Context<'_>,
     argv: &mut [String],
+    environment: &mut BTreeMap<String, String>,
     mounts: &mut Vec<MountStep>,
 ) -> Result<(), String> {
     let meeting = Path::new(MEETING);
@@ -107,21 +133,38 @@ fn meet(
     }
     let mut show = |source: &Path, name: &str, read_only: bool| {
         let (source, target) = (source.to_owned(), meeting.join(name));
-        mounts.push(MountStep::Bind(Mount { source, target, read_only }));
+        mounts.push(MountStep::Bind(Mount { source, target, read_only, lent: true }));
     };
     show(work, "work", false);
     show(&context.folder.root().join("python"), "python", true);
-    // The built-in trainer is this very program, which may lie in a folder that is closed, too.
-    let own = context.config.quickstart.first().and_then(|program| fs::canonicalize(program).ok());
-    if let (Some(own), Some(program)) = (own, argv.first_mut())
-        && fs::canonicalize(&*program).is_ok_and(|path| path == own)
-    {
+    let Some(program) = argv.first_mut() else { return Ok(()) };
+    // The built-in trainer, and what takes `mpirun` to other workers, are this very program, which may lie in a folder that is
+    // closed, too.
+    if let Some(own) = context.config.quickstart.first().and_then(|program| fs::canonicalize(program).ok()) {
         let place = meeting.join("berth");
         File::options().create(true).append(true).open(&place).map_err(|error| failed(&error))?;
         show(&own, "berth", true);
-        *program = place.display().to_string();
+        if fs::canonicalize(&*program).is_ok_and(|path| path == own) {
+            *program = place.display().to_string();
+        }
+        if let Some(command) = environment.get_mut("BERTH_RSH") {
+            *command = command.replacen(&own.display().to_string(), &place.display().to_string(), 1);
+        }
+    }
+    if let Some(tool) = python_tool(&context.config.cache, Path::new(program)) {
+        mounts.push(MountStep::Reveal { folders: tool, own: context.folder.root().to_owned() });
     }
     Ok(())
+}
+
+/// The Python environment among the tools that Berth installed in which a program lies, and the Python it was made from. Both know
+/// their own places by heart, so they cannot be shown elsewhere.
+fn python_tool(cache: &Path, program: &Path) -> Option<Vec<PathBuf>> {
+    let name = program.strip_prefix(cache).ok()?.components().next()?;
+    let tool = fs::canonicalize(cache.join(name)).ok().filter(|tool| tool.join("pyvenv.cfg").is_file())?;
+    let python = fs::canonicalize(tool.join("bin/python3")).ok()?;
+    let made_from = python.parent().and_then(Path::parent)?.to_owned();
+    Some(vec![tool, made_from])
 }
 
 fn with(mut argv: Vec<String>, more: &[String]) -> Vec<String> {
@@ -141,18 +184,19 @@ fn is_program(program: &str, path: &str, working_dir: &Path) -> bool {
 }
 
 /// Looks at what is to be mounted. A process sees the files of the machine, so what is wanted at its own path is there.
-fn mounts(spec: &TaskSpec, own: &Path) -> Result<Vec<MountStep>, String> {
+fn mounts(spec: &TaskSpec, context: &Context<'_>) -> Result<Vec<MountStep>, String> {
     let mut steps = Vec::new();
-    let meeting = spec.run_as.is_some().then_some(Path::new(MEETING));
-    for mount in &spec.mounts {
-        check_mount(mount)?;
+    for mount in context.look_at_mounts(spec)? {
         let there = mount.source == mount.target;
         if there && !mount.read_only {
             continue;
         }
-        // The shim works in the same namespace: what it writes must stay where the agent looks for it.
-        let needed = [own, Path::new("/proc"), Path::new("/sys"), Path::new("/dev")];
-        if needed.into_iter().chain(meeting).any(|needed| needed.starts_with(&mount.target)) {
+        // The shim works in the same namespace: what it writes must stay where the agent looks for it, and what it reads of the
+        // machine must be the machine's.
+        let own = [context.folder.root(), Path::new("/proc"), Path::new("/sys"), Path::new(MEETING)];
+        let hides = |needed: &&Path| needed.starts_with(&mount.target);
+        let is_inside = own.iter().any(|own| mount.target.starts_with(own));
+        if is_inside || own.iter().any(hides) || hides(&Path::new("/dev")) {
             return Err(format!(
                 "nothing can be mounted at {}: Berth itself needs it",
                 mount.target.display()
@@ -167,13 +211,13 @@ fn mounts(spec: &TaskSpec, own: &Path) -> Result<Vec<MountStep>, String> {
                 target = mount.target.display()
             ));
         }
-        steps.push(MountStep::Bind(mount.clone()));
+        steps.push(MountStep::Bind(mount));
     }
     Ok(steps)
 }
 
 /// What holds for mounts in every runtime.
-pub(crate) fn check_mount(Mount { source, target, .. }: &Mount) -> Result<(), String> {
+fn check_mount(Mount { source, target, .. }: &Mount) -> Result<(), String> {
     for path in [source, target] {
         let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if !path.is_absolute() || !plain {

@@ -36,6 +36,8 @@ pub(crate) const SOCKET: &str = "shell.sock";
 pub(crate) const MESSAGE_BYTES_MAX: usize = 96 << 10;
 /// Descriptors that come with an order.
 const DESCRIPTORS_MAX: usize = 3;
+/// Orders that may wait for the shim's loop to come round; more are refused by the kernel.
+const WAITING_MAX: i32 = 512;
 /// The shim answers as soon as its loop comes round.
 const ANSWER_WITHIN_SECS: i64 = 20;
 
@@ -299,7 +301,7 @@ pub(crate) fn listen(folder: &Path) -> io::Result<OwnedFd> {
     let opened = File::open(folder)?;
     let socket = socket()?;
     rustix::net::bind(&socket, &address(&opened)?)?;
-    rustix::net::listen(&socket, 16)?;
+    rustix::net::listen(&socket, WAITING_MAX)?;
     Ok(socket)
 }
 

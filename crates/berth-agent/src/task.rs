@@ -77,6 +77,9 @@ pub struct Mount {
     pub target: PathBuf,
     /// Whether the task may not write.
     pub read_only: bool,
+    /// Whether it is shown to the task whoever may enter the folders above it: it is Berth's own, or an administrator said so.
+    #[serde(default)]
+    pub lent: bool,
 }
 
 /// One device share given to a task.

@@ -62,6 +62,9 @@ pub(crate) enum MountStep {
     Bind(Mount),
     /// A file system whose changes go to a folder of their own. Copied where the system has no such thing.
     Overlay { lower: Vec<PathBuf>, upper: PathBuf, work: PathBuf, target: PathBuf },
+    /// Folders at their own places for whoever may not enter those above them; nothing else of those is there any more. The shim
+    /// goes on to need a folder of its own.
+    Reveal { folders: Vec<PathBuf>, own: PathBuf },
 }
 
 /// A process that can be told from a later one with the same number.

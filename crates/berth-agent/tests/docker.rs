@@ -138,7 +138,7 @@ fn runs_and_tells(temp: &Temp, podman: &Podman) {
     let script =
         "cat /data/file; echo $BERTH_WORKLOAD; echo epoch 2/4; touch $BERTH_CHECKPOINT_FILE; sleep 1; exit 5";
     let mut task = container(1, script);
-    task.mounts = vec![Mount { source: data, target: "/data".into(), read_only: true }];
+    task.mounts = vec![Mount { source: data, target: "/data".into(), read_only: true, lent: false }];
     task.memory = Bytes::mib(100);
     machine.host.ensure_started(task.clone());
     machine.host.ensure_started(task);

@@ -8,7 +8,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use support::{Machine, Temp, config, id, shell, spec};
 
 fn mount(source: &Path, target: &Path, read_only: bool) -> Mount {
-    Mount { source: source.into(), target: target.into(), read_only }
+    Mount { source: source.into(), target: target.into(), read_only, lent: false }
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_task_may_run_as_somebody_else() {
         "3999",
         "3998",
         "3998",
-        &format!("{home} 3999 3999 {home}"),
+        &format!("{home} ada ada {home}"),
         "wrote",
         &format!("{home}/checkpoint"),
         "closed",

@@ -58,7 +58,7 @@ fn a_container_sees_its_own_files_and_what_it_was_given() {
     let script = "cat /data/file; id -u; test -e /etc/debian_version || echo own files; touch /new; touch /data/x || echo ro; \
                   echo $BERTH_WORKLOAD $GREETING; df -k /dev/shm; touch $BERTH_CHECKPOINT_FILE $BERTH_CHECKPOINT_DIR/y; exit 4";
     let mut spec = container(1, &root, script);
-    spec.mounts = vec![Mount { source: data.clone(), target: "/data".into(), read_only: true }];
+    spec.mounts = vec![Mount { source: data.clone(), target: "/data".into(), read_only: true, lent: false }];
     spec.environment.insert("GREETING".into(), "hello".into());
     (spec.large_shm, spec.memory, spec.cpu) = (true, Bytes::mib(200), Cpu(700));
     machine.host.ensure_started(spec);

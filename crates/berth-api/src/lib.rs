@@ -31,7 +31,7 @@ pub use owners::{
 };
 pub use people::{
     AuditEntry, AuditList, AuditQuery, Grant, GrantList, Role, Scope, Token, TokenList, TokenMade,
-    TokenRequest, User, UserList, UserRequest, WhoAmI,
+    TokenRequest, User, UserChange, UserList, UserRequest, WhoAmI,
 };
 pub use problem::{Code, Problem};
 pub use running::{RunningServer, SERVER_FILE, TOKEN_FILE};

@@ -107,6 +107,17 @@ impl From<Scope> for String {
 pub struct UserRequest {
     /// The name.
     pub name: String,
+    /// The account of the machine that the user's work runs as, by name or as `UID:GID`; one of the user's own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+}
+
+/// What is to change about a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserChange {
+    /// The account of the machine that the user's work runs as, by name or as `UID:GID`; empty for one of the user's own.
+    pub account: String,
 }
 
 /// A user.
@@ -116,6 +127,10 @@ pub struct User {
     pub name: String,
     /// When it was made.
     pub created_at: Timestamp,
+    /// The account of the machine that the user's work runs as, as `UID:GID`; absent until there was work, and where work runs as the
+    /// server does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// What the user may do, where.
     pub roles: Vec<Grant>,
 }

@@ -1,7 +1,7 @@
 //! `berth user`, `role`, `token` and `whoami`.
 
 use crate::{failure::Exit, output::OutputArgs, session::Session};
-use berth_api::{Grant, Role, Scope, TokenRequest, UserRequest};
+use berth_api::{Grant, Role, Scope, TokenRequest, UserChange, UserRequest};
 use berth_types::Span;
 use clap::{Args, Subcommand};
 
@@ -15,6 +15,22 @@ pub(crate) enum UserCommand {
     Create {
         /// The name
         name: String,
+        /// The account of the machine that their work runs as, by name or as UID:GID; one of their own when absent
+        #[arg(long, value_name = "ACCOUNT")]
+        account: Option<String>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Change under which account of the machine the work of a user runs, from the next submission on
+    #[command(
+        after_help = "Examples:\n  berth user set bob --account bob\n  berth user set bob --account none"
+    )]
+    Set {
+        /// The user
+        name: String,
+        /// By name or as UID:GID; `none` for one of their own
+        #[arg(long, value_name = "ACCOUNT")]
+        account: String,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -108,8 +124,14 @@ pub(crate) async fn who_am_i(session: &Session, output: OutputArgs) -> anyhow::R
 
 pub(crate) async fn users(session: &Session, command: &UserCommand) -> anyhow::Result<Exit> {
     match command {
-        UserCommand::Create { name, output } => {
-            let user = session.client.create_user(&UserRequest { name: name.clone() }).await?;
+        UserCommand::Set { name, account, output } => {
+            let account = if account == "none" { String::new() } else { account.clone() };
+            let user = session.client.update_user(name, &UserChange { account }).await?;
+            session.show(*output, &user)?;
+        }
+        UserCommand::Create { name, account, output } => {
+            let request = UserRequest { name: name.clone(), account: account.clone() };
+            let user = session.client.create_user(&request).await?;
             session.say(&format!(
                 "berth: user {name} is there; `berth role grant {name} researcher project/NAME` lets them submit there"
             ));

@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::Context;
 use berth_api::{GpuAmount, ProjectSettings, RunningServer};
-use berth_server::{Access, Config, Folder, Running, Shutdown};
+use berth_server::{Access, Config, Folder, Running, Shutdown, TasksRunAs};
 use clap::Args;
 use std::{
     env, fs,
@@ -42,6 +42,15 @@ pub(crate) struct UpArgs {
     /// Say something on the sockets of shells at least this often; who is silent three times as long, and five seconds, is gone
     #[arg(long, default_value = "20s", value_name = "TIME", value_parser = parse_ping)]
     pub(crate) ping_every: Duration,
+    /// Who work runs as: `accounts` of its users, the account of the `server`, or accounts where this machine can
+    #[arg(long, default_value = "auto", value_name = "WHO", value_parser = parse_run_as)]
+    pub(crate) tasks_run_as: TasksRunAs,
+    /// The first account of users' own; each user without an account of the machine has the next
+    #[arg(long, default_value_t = berth_server::ACCOUNTS_FROM, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..=4_200_000_000))]
+    pub(crate) accounts_from: u32,
+    /// Let every workload mount what lies in this folder, whoever may reach it otherwise
+    #[arg(long = "allow-mount", value_name = "FOLDER")]
+    pub(crate) allow_mounts: Vec<PathBuf>,
     /// Go on in the background
     #[arg(short, long)]
     pub(crate) detach: bool,
@@ -56,6 +65,15 @@ fn parse_project(text: &str) -> Result<(String, GpuAmount), String> {
     let (name, quota) = text.split_once('=').ok_or("write NAME=QUOTA, as team-a=4")?;
     names::check("project", name).map_err(|failure| failure.to_string())?;
     Ok((name.to_owned(), quota.parse().map_err(|error: berth_types::AmountError| error.to_string())?))
+}
+
+fn parse_run_as(text: &str) -> Result<TasksRunAs, String> {
+    match text {
+        "auto" => Ok(TasksRunAs::Auto),
+        "accounts" => Ok(TasksRunAs::Accounts),
+        "server" => Ok(TasksRunAs::Server),
+        _ => Err("write auto, accounts or server".into()),
+    }
 }
 
 fn parse_ping(text: &str) -> Result<Duration, String> {
@@ -115,7 +133,20 @@ fn config(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<Config> {
         user: session::user_name(),
         clock: berth_server::now,
         ping_every: arguments.ping_every,
+        patience: berth_server::PATIENCE,
+        tasks_run_as: arguments.tasks_run_as,
+        accounts_from: arguments.accounts_from,
+        allow_mounts: allowed_mounts(arguments)?,
     })
+}
+
+/// Without links, as mounts are.
+fn allowed_mounts(arguments: &UpArgs) -> anyhow::Result<Vec<PathBuf>> {
+    let real = |folder: &PathBuf| {
+        fs::canonicalize(folder)
+            .map_err(|error| Failure::misuse(format!("--allow-mount {}: {error}", folder.display())).into())
+    };
+    arguments.allow_mounts.iter().map(real).collect()
 }
 
 /// The server's own log goes to stderr; `BERTH_LOG` says how much of it.
@@ -174,6 +205,11 @@ fn explained(error: berth_server::ServerError, listen: SocketAddr, folder: &Fold
         ServerError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             Failure::new(Exit::Failed, format!("somebody else listens on {listen}"))
                 .hint("choose another address with --listen, as --listen 127.0.0.1:0 for any free port")
+                .into()
+        }
+        ServerError::Accounts(why) => {
+            Failure::new(Exit::Failed, format!("work cannot run under accounts of users: {why}"))
+                .hint("--tasks-run-as server runs all of it under this server's own account; docs/security.md says what follows")
                 .into()
         }
         error @ (ServerError::Declared(_) | ServerError::NotLoopback(_) | ServerError::Tls(_)) => {

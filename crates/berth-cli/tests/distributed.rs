@@ -64,7 +64,7 @@ fn every_worker_knows_its_place_in_the_names_that_frameworks_read() {
 #[test]
 fn a_dead_worker_restarts_itself_or_the_gang_as_it_was_asked_for() {
     let server = server();
-    let folder = server.home.path().display().to_string();
+    let folder = server.home.shared().display().to_string();
     let script = |name: &str| {
         format!(
             "echo $$ >> {folder}/{name}-$RANK; if [ $RANK = 1 ] && ! [ -e {folder}/{name}-once ]; then touch {folder}/{name}-once; \
@@ -99,7 +99,7 @@ fn a_dead_worker_restarts_itself_or_the_gang_as_it_was_asked_for() {
 #[test]
 fn completions_are_worked_at_together_each_with_its_own_index() {
     let server = server();
-    let folder = server.home.path().display().to_string();
+    let folder = server.home.shared().display().to_string();
     // The fourth fails at its first attempt.
     let script = format!(
         "echo $BERTH_INDEX of $BERTH_COMPLETIONS >> {folder}/seen; \
@@ -216,7 +216,7 @@ fn elastic_workers_join_and_leave_and_the_others_hear_of_it() {
 #[test]
 fn torchrun_is_started_on_every_worker_with_what_it_needs() {
     let server = server();
-    let folder = server.home.path().join("bin");
+    let folder = server.home.shared().join("bin");
     fs::create_dir(&folder).expect("a folder");
     let program = folder.join("torchrun");
     fs::write(&program, "#!/bin/sh\necho $RANK \"$@\"\n").expect("is written");

@@ -60,8 +60,7 @@ fn nothing_acknowledged_is_lost_or_run_twice_whenever_the_server_dies() {
     let mut seed = std::env::var("BERTH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
     eprintln!("{kills} kills, BERTH_SEED={seed}");
     let mut server = Server::start("--nodes 1xdgx1 --project team-a=8");
-    let marks = server.home.path().join("marks");
-    fs::create_dir(&marks).expect("a folder");
+    let marks = server.home.shared();
     let acknowledged = Arc::new(Mutex::new(BTreeSet::new()));
     let tried = Arc::new(Mutex::new(0u64));
     for kill in 0..kills {

@@ -52,7 +52,7 @@ fn a_killed_server_finds_what_runs_and_what_ended_meanwhile() {
     let mut server = small();
     shell(&server, "goes-on", "-g 1", "sleep 1000");
     shell(&server, "ends", "-g 1", "echo done; exit 0");
-    let mark = server.home.path().join("mark");
+    let mark = server.home.shared().join("mark");
     let script = format!("while ! [ -e {} ]; do sleep 0.02; done; exit 7", mark.display());
     shell(&server, "later", "-g 1 --backoff-limit 0", &script);
     let before = server.until_status("team-a/goes-on", "Running")["tasks"][0]["pid"].clone();
@@ -209,7 +209,7 @@ fn progress_is_shown_however_it_is_told() {
 fn a_volume_is_shared_and_kept() {
     let server = small();
     server.run("berth volume create data");
-    let target = server.home.path().join("seen");
+    let target = server.home.shared().join("seen");
     let options = format!("-g 0.1 --pvc data:{}", target.display());
     shell(&server, "writes", &options, &format!("echo hello > {}/file", target.display()));
     server.until_status("team-a/writes", "Succeeded");
@@ -239,7 +239,7 @@ fn work_runs_as_who_was_asked_for() {
     // As the home of root is.
     fs::set_permissions(server.home.path(), fs::Permissions::from_mode(0o700)).expect("is closed");
     server.run("berth volume create data");
-    let seen = "/run/berth-test-data";
+    let seen = "/mnt/berth-test-data";
     let script = format!("id -u; id -g; echo $HOME; touch {seen}/mine $BERTH_CHECKPOINT_DIR/x && echo wrote");
     let options = format!("--run-as 3999:3998 --pvc data:{seen}");
     shell(&server, "theirs", &options, &script);

@@ -49,6 +49,10 @@ fn serves_when_the_other_test_asks_for_it() {
         user: "ada".into(),
         clock: failing_clock,
         ping_every: berth_server::PING_EVERY,
+        patience: berth_server::PATIENCE,
+        tasks_run_as: berth_server::TasksRunAs::Server,
+        accounts_from: berth_server::ACCOUNTS_FROM,
+        allow_mounts: Vec::new(),
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let _running = runtime.block_on(berth_server::run(config)).expect("it starts");

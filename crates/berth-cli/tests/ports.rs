@@ -9,7 +9,10 @@ use std::{
     process::{Child, ChildStderr, Command, Stdio},
     time::Duration,
 };
-use support::live::{Server, jupyter, until};
+use support::{
+    live::{Server, jupyter, until},
+    wire::{Answer, ask_at, socket},
+};
 
 /// Says what it was asked, in its own words; listens where it is told to.
 const ECHO: &str = r#"
@@ -32,20 +35,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
 "#;
 
-/// An answer as it came.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: String,
-}
-
-impl Answer {
-    fn all(&self, name: &str) -> Vec<&str> {
-        self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
-    }
-}
-
 /// Where workloads are reached: another address than that of the API, so that their scripts are strangers to the dashboard.
 fn ports_address(server: &Server, place: &str) -> String {
     let url = server.workload(place)["urls"][0].as_str().expect("an address").to_owned();
@@ -58,45 +47,6 @@ fn ports_address(server: &Server, place: &str) -> String {
 /// One request over a connection of its own, to the address of the API.
 fn ask(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     ask_at(&server.endpoint().0, method, path, headers, body)
-}
-
-fn ask_at(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-    let authority = address.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(authority).expect("the server listens");
-    let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\ncontent-length: {}\r\n{more}\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).expect("it is sent");
-    read_answer(&mut BufReader::new(stream))
-}
-
-fn read_answer(reader: &mut BufReader<TcpStream>) -> Answer {
-    let mut line = || {
-        let mut line = String::new();
-        reader.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
-    };
-    let status = line().split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-    let mut headers = Vec::new();
-    loop {
-        let line = line();
-        let Some((name, value)) = line.split_once(':') else { break };
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
-    let mut body = Vec::new();
-    let length =
-        headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
-    match (status, length) {
-        (101, _) => {}
-        (_, Some(length)) => {
-            body.resize(length, 0);
-            reader.read_exact(&mut body).expect("the body");
-        }
-        (_, None) => drop(reader.read_to_end(&mut body).expect("the body")),
-    }
-    Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() }
 }
 
 fn bearer(server: &Server) -> String {
@@ -351,56 +301,4 @@ fn a_real_jupyterlab_computes_behind_its_link() {
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains("base_url=/team-a/nb/"), "it runs");
     assert!(!listed.lines().any(|line| line.contains("jupyter-lab") && line.contains("token=")), "{listed}");
-}
-
-/// A WebSocket by hand: what a browser would do, and nothing more.
-struct Socket(BufReader<TcpStream>);
-
-fn socket(address: &str, path: &str, headers: &[(&str, &str)]) -> Result<Socket, Answer> {
-    let authority = address.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(authority).expect("the server listens");
-    let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
-    );
-    stream.write_all(request.as_bytes()).expect("it is sent");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
-    let mut reader = BufReader::new(stream);
-    let answer = read_answer(&mut reader);
-    if answer.status == 101 { Ok(Socket(reader)) } else { Err(answer) }
-}
-
-impl Socket {
-    /// Sends a text, masked by zeros, as clients must mask.
-    fn say(&mut self, text: &str) {
-        let length = u16::try_from(text.len()).expect("a short text");
-        let mut frame = vec![0x81, 0x80 | 126];
-        frame.extend(length.to_be_bytes());
-        frame.extend([0; 4]);
-        frame.extend(text.as_bytes());
-        self.0.get_mut().write_all(&frame).expect("it is sent");
-    }
-
-    /// The next frame as text.
-    fn hear(&mut self) -> String {
-        let mut two = [0; 2];
-        self.0.read_exact(&mut two).expect("a frame");
-        let length = match two[1] & 0x7f {
-            126 => {
-                let mut bytes = [0; 2];
-                self.0.read_exact(&mut bytes).expect("a length");
-                u64::from(u16::from_be_bytes(bytes))
-            }
-            127 => {
-                let mut bytes = [0; 8];
-                self.0.read_exact(&mut bytes).expect("a length");
-                u64::from_be_bytes(bytes)
-            }
-            length => u64::from(length),
-        };
-        let mut body = vec![0; length as usize];
-        self.0.read_exact(&mut body).expect("a body");
-        String::from_utf8_lossy(&body).into_owned()
-    }
 }

@@ -138,7 +138,7 @@ fn a_shell_says_that_its_job_was_preempted_and_nothing_is_left() {
 #[test]
 fn a_shell_says_that_its_job_is_over() {
     let server = server();
-    let mark = server.home.path().join("mark");
+    let mark = server.home.shared().join("mark");
     let script = format!("while ! [ -e {} ]; do sleep 0.05; done; exit 3", mark.display());
     submit(&server, "berth submit short -p team-a -g 1 --backoff-limit 0", &script);
     server.until_status("team-a/short", "Running");

@@ -8,8 +8,8 @@ use berth_api::{
     AuditList, AuditQuery, Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings,
     EventList, EventQuery, Grant, GrantList, Link, LogQuery, Node, NodeList, Preview, Project, ProjectList,
     ProjectSettings, Series, SeriesList, SeriesQuery, SignInLink, SignInProof, SingleSignOn, Submitted,
-    TokenList, TokenMade, TokenRequest, User, UserList, UserRequest, Volume, VolumeList, VolumeQuery,
-    VolumeRequest, Warned, WhoAmI, Why, Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
+    TokenList, TokenMade, TokenRequest, User, UserChange, UserList, UserRequest, Volume, VolumeList,
+    VolumeQuery, VolumeRequest, Warned, WhoAmI, Why, Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
 };
 use hyper::Method;
 use serde_json::json;
@@ -279,6 +279,11 @@ impl Client {
     /// Makes a user.
     pub async fn create_user(&self, request: &UserRequest) -> Result<User, ClientError> {
         self.send(Method::POST, &path(&["users"]), Some(request)).await
+    }
+
+    /// Changes under which account the work of a user runs.
+    pub async fn update_user(&self, name: &str, change: &UserChange) -> Result<User, ClientError> {
+        self.send(Method::PATCH, &path(&["users", name]), Some(change)).await
     }
 
     /// Deletes a user, with all roles and tokens.

@@ -411,7 +411,7 @@ impl Controller {
                 }
                 self.tasks.recover(&platform);
                 let mut known = self.shared.write();
-                platform.set_address(known.address().to_owned());
+                platform.keep_settings(&known);
                 *known = platform;
                 self.shared.seq.store(seq, Ordering::Release);
                 self.shared.epoch.store(self.epoch, Ordering::Release);

@@ -46,6 +46,9 @@ pub enum ServerError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] berth_tls::TlsError),
+    /// Work cannot run as the users it belongs to.
+    #[error("work cannot run under accounts of users: {0}")]
+    Accounts(String),
     /// What was declared makes no sense.
     #[error("{0}")]
     Declared(String),

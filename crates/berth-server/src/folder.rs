@@ -69,6 +69,9 @@ impl Folder {
         for folder in [self.0.clone(), self.volumes()] {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(ServerError::file("making the folder", &folder))?;
+            // It may have been made by somebody else, who did not know what would be kept in it.
+            let closed = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
+            closed.map_err(ServerError::file("closing the folder", &folder))?;
         }
         Ok(())
     }

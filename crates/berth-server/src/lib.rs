@@ -51,5 +51,8 @@ pub use error::ServerError;
 pub use folder::Folder;
 pub use frameworks::started_by_torchrun;
 pub use http::openapi;
-pub use run::{Config, PING_EVERY, Running, Shutdown, Written, read_state, run, workload_token};
+pub use run::{
+    ACCOUNTS_FROM, Config, PATIENCE, PING_EVERY, Running, Shutdown, TasksRunAs, Written, read_state, run,
+    workload_token,
+};
 pub use serve::{Answering, Serving, serve};

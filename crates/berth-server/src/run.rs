@@ -35,6 +35,13 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// How often something is said on an open socket unless it is set: more often than what stands between forgets the connection.
 pub const PING_EVERY: Duration = Duration::from_secs(20);
 
+/// Whoever connects has asked within this time unless it is set.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The first account of users' own unless it is set: above what machines, containers and directory services give out, and below
+/// where some programs see a sign.
+pub const ACCOUNTS_FROM: u32 = 2_100_000_000;
+
 /// How a server is started.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -66,6 +73,26 @@ pub struct Config {
     pub clock: fn() -> Time,
     /// On the socket of a shell something is said at least this often.
     pub ping_every: Duration,
+    /// Whoever connects has asked for something within this time, and sent it whole within the same again.
+    pub patience: Duration,
+    /// Who work runs as.
+    pub tasks_run_as: TasksRunAs,
+    /// The first account of users' own; each user without another one has the next.
+    pub accounts_from: u32,
+    /// What lies in these folders may be mounted by every workload, whoever may reach it otherwise.
+    pub allow_mounts: Vec<PathBuf>,
+}
+
+/// Who work runs as unless its submission says otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TasksRunAs {
+    /// As accounts where this machine can, and as the server where it cannot.
+    #[default]
+    Auto,
+    /// As accounts of users; where this machine cannot, the server does not start.
+    Accounts,
+    /// As whoever runs the server.
+    Server,
 }
 
 /// How a server is stopped.
@@ -127,6 +154,8 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
 
     let mut agent = AgentConfig::new(folder.agent(), config.clock);
     agent.images = config.images.clone();
+    agent.private = folder.path().canonicalize().map_err(ServerError::file("finding", folder.path()))?;
+    agent.allowed_mounts = config.allow_mounts.clone();
     if let Some(shim) = config.shim.clone() {
         agent.shim = shim;
     }
@@ -136,6 +165,9 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     let (fact_sender, facts) = mpsc::channel();
     let host = berth_agent::local(agent, fact_sender)?;
     let mut notes = host.notes();
+    if let Some(first) = accounts(&config, &mut notes)? {
+        platform.set_accounts(first);
+    }
     let declared = !config.nodes.is_empty();
     let gpus = if declared { Vec::new() } else { host.devices().gpus };
     let tasks = Tasks {
@@ -221,6 +253,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         speaks_tls: listening.certificate.is_some(),
         public_url: listening.public_url.clone(),
         oidc,
+        patience: config.patience,
         sockets: sockets.clone(),
         stop,
     });
@@ -348,6 +381,24 @@ pub fn read_state(folder: &Folder, policy: &Policy) -> Result<Written, ServerErr
     let (store, start) = Store::open(&folder.store(), &Settings::default())?;
     let (platform, seq) = controller::load(&store, policy, start.snapshot.as_ref())?;
     Ok(Written { state: platform.engine().state(), unfinished: platform.unfinished().count(), seq })
+}
+
+/// The first account of users' own, if work runs under accounts; says so if it does not.
+fn accounts(config: &Config, notes: &mut Vec<String>) -> Result<Option<u32>, ServerError> {
+    let first = config.accounts_from;
+    let why = match config.tasks_run_as {
+        TasksRunAs::Server => "--tasks-run-as server".to_owned(),
+        wanted => match (berth_agent::can_run_as_others(first), wanted) {
+            (Ok(()), _) => return Ok(Some(first)),
+            (Err(why), TasksRunAs::Accounts) => return Err(ServerError::Accounts(why)),
+            (Err(why), _) => why,
+        },
+    };
+    notes.push(format!(
+        "all work runs under the server's own account, and may read what that may, the server's folder included ({why}); \
+         docs/security.md"
+    ));
+    Ok(None)
 }
 
 fn set_up(

@@ -97,6 +97,7 @@ pub async fn serve(
         speaks_tls: listening.certificate.is_some(),
         public_url: listening.public_url.clone(),
         oidc,
+        patience: crate::PATIENCE,
         sockets: http::Sockets::new(),
         stop: ask_stop,
     });

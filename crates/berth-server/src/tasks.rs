@@ -107,11 +107,13 @@ impl Tasks {
             source: PathBuf::from(&mount.source),
             target: PathBuf::from(&mount.target),
             read_only: mount.read_only,
+            lent: false,
         });
         let volumes = request.volumes.iter().map(|mount| Mount {
             source: self.volumes.join(&mount.name),
             target: PathBuf::from(&mount.target),
             read_only: mount.read_only,
+            lent: true,
         });
         let name_of =
             |id| nodes.get(&id).map_or_else(String::new, |node: &berth_types::Node| node.name.clone());
@@ -145,6 +147,8 @@ impl Tasks {
         if request.framework == Framework::Mpi {
             environment.insert("BERTH_RSH".into(), format!("{} rsh", self.program));
         }
+        // Work that was submitted when it ran as the server did has no account.
+        let run_as = request.run_as.clone().or_else(|| platform.usual_account(&record.user));
         environment.insert("BERTH_GANG".into(), record.gang_run.to_string());
         if min != max {
             environment.insert("BERTH_MIN_WORKERS".into(), min.to_string());
@@ -172,7 +176,7 @@ impl Tasks {
             // Completions do not know of each other.
             workers: if request.completions.is_some() { 1 } else { workers },
             hosts: record.tasks.values().map(|task| name_of(task.place.node)).collect(),
-            run_as: request.run_as.as_deref().and_then(platform::user_ids),
+            run_as: run_as.as_deref().and_then(platform::user_ids),
             gang: record.gang_run,
             pause: task.pause,
             terminal: request.tty,

@@ -131,6 +131,10 @@ fn only_loopback_is_listened_on_without_tls() {
         user: "ada".into(),
         clock: berth_server::now,
         ping_every: berth_server::PING_EVERY,
+        patience: berth_server::PATIENCE,
+        tasks_run_as: berth_server::TasksRunAs::Server,
+        accounts_from: berth_server::ACCOUNTS_FROM,
+        allow_mounts: Vec::new(),
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let error = runtime.block_on(berth_server::run(config)).expect_err("others could reach it");

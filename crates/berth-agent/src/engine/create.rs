@@ -1,7 +1,11 @@
 //! The description of a container for the engine.
 
 use super::{LABEL_FOLDER, LABEL_TASK, Worker};
-use crate::{account::Account, task_folder::Order};
+use crate::{
+    access,
+    account::{self, Account},
+    task_folder::Order,
+};
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, ResourcesUlimits};
 use rustix::process::{Resource, getrlimit};
 use std::{collections::HashMap, fs};
@@ -14,6 +18,9 @@ const FILES_MAX: u64 = 1 << 20;
 pub(super) fn body(worker: &Worker, order: &Order) -> Result<ContainerCreateBody, String> {
     let spec = &order.spec;
     let account = spec.run_as.map(|(user, group)| Account::of(user, group)).transpose()?;
+    check_binds(order, account.as_ref())?;
+    // Whoever is not root needs none of what root may do, and becomes root by no program of the image.
+    let is_confined = account.as_ref().is_some_and(|account| account.user != 0);
     let environment = order.launch.environment.iter().map(|(name, value)| format!("{name}={value}"));
     let labels = [(LABEL_FOLDER, worker.folder_id.clone()), (LABEL_TASK, spec.id.to_string())];
     let some = |words: &[String]| Some(words.to_vec()).filter(|words| !words.is_empty());
@@ -28,10 +35,23 @@ pub(super) fn body(worker: &Worker, order: &Order) -> Result<ContainerCreateBody
         open_stdin: Some(spec.terminal || spec.stdin),
         labels: Some(labels.map(|(name, value)| (name.to_owned(), value)).into()),
         host_config: Some(HostConfig {
+            cap_drop: is_confined.then(|| vec!["ALL".into()]),
+            security_opt: is_confined.then(|| vec!["no-new-privileges".into()]),
             group_add: account.map(|account| account.groups.iter().map(u32::to_string).collect()),
             ..host(order)
         }),
         ..ContainerCreateBody::default()
+    })
+}
+
+/// What a person named must be reached by whoever the container runs as: the engine itself asks nobody.
+fn check_binds(order: &Order, account: Option<&Account>) -> Result<(), String> {
+    let Some(account) = account.filter(|_| account::is_root()) else { return Ok(()) };
+    order.launch.binds.iter().filter(|mount| !mount.lent).try_for_each(|mount| {
+        let source = mount.source.display();
+        access::as_account(account, &mount.source).map(drop).map_err(|error| {
+            format!("{source} could not be mounted: user {} may not reach it ({error})", account.user)
+        })
     })
 }
 

@@ -15,7 +15,13 @@ pub use reader::{LogChunk, LogReader, LogStart};
 pub(crate) use shelf::{keep_logs, trim};
 pub(crate) use writer::LogWriter;
 
-use std::path::{Path, PathBuf};
+use rustix::fs::OFlags;
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
 
 /// A file of a log, and the position at which it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +30,11 @@ pub(crate) struct Piece {
     pub(crate) path: PathBuf,
 }
 
-/// The files of the log in a folder, oldest first.
+/// The files of the log in a folder, oldest first; none when a link is in its place.
 pub(crate) fn pieces(folder: &Path) -> Vec<Piece> {
+    if !folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        return Vec::new();
+    }
     let piece = |name: String| {
         let start = name.strip_prefix("log-")?.parse().ok()?;
         Some(Piece { start, path: folder.join(name) })
@@ -40,6 +49,11 @@ pub(crate) fn pieces(folder: &Path) -> Vec<Piece> {
 pub(crate) fn length(folder: &Path) -> u64 {
     let last = pieces(folder).pop();
     last.map_or(0, |piece| piece.start + std::fs::metadata(&piece.path).map_or(0, |file| file.len()))
+}
+
+/// Opens a file of a log, and never what a link in its place leads to.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
 pub(crate) fn piece_name(start: u64) -> String {

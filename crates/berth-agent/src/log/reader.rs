@@ -1,6 +1,6 @@
 //! Reads a log while it is written.
 
-use super::{Piece, pieces};
+use super::{Piece, open, pieces};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::inotify,
@@ -96,7 +96,7 @@ impl LogReader {
             let pieces = all_pieces(&self.folders);
             let at = pieces.iter().rev().find(|piece| piece.start <= self.position).or(pieces.first());
             let Some(piece) = at else { return Ok(None) };
-            match File::open(&piece.path) {
+            match open(&piece.path, File::options().read(true)) {
                 Ok(file) => {
                     self.position = self.position.max(piece.start);
                     self.open = Some((piece.start, file));
@@ -171,7 +171,7 @@ fn try_start_of_last_lines(pieces: &[Piece], lines: u64) -> io::Result<u64> {
     let mut is_last_byte = true;
     let mut oldest = 0;
     for piece in pieces.iter().rev() {
-        let mut file = File::open(&piece.path)?;
+        let mut file = open(&piece.path, File::options().read(true))?;
         let mut end = file.metadata()?.len();
         if lines == 0 {
             return Ok(piece.start + end);

@@ -1,6 +1,6 @@
 //! Writes a log, with a bound on its size.
 
-use super::{piece_name, pieces};
+use super::{open, piece_name, pieces};
 use std::{
     fs::{self, File},
     io::{self, Write},
@@ -83,7 +83,8 @@ impl LogWriter {
 }
 
 fn create(folder: &Path, start: u64) -> io::Result<File> {
-    File::options().append(true).create(true).mode(0o600).open(folder.join(piece_name(start)))
+    let path = folder.join(piece_name(start));
+    open(&path, File::options().append(true).create(true).mode(0o600))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{TaskSpec, account::Account, folder};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fs, os::unix::fs::chown, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// What containers of Docker may do, too.
 const CAPABILITIES: [&str; 14] = [
@@ -41,6 +41,8 @@ pub(crate) fn write_bundle(
     let devices = device_nodes::of_task(&spec.devices, &device_nodes::list(Path::new("/dev")))?;
     let working_dir = spec.working_dir.as_ref().map(|folder| folder.display().to_string());
     let working_dir = working_dir.or_else(|| image.working_dir.clone().filter(|folder| !folder.is_empty()));
+    // Whoever is not root needs none of what root may do.
+    let capabilities: &[&str] = if user.user == 0 { &CAPABILITIES } else { &[] };
     let config = json!({
         "ociVersion": "1.0.2",
         "hostname": spec.name.chars().take(63).collect::<String>(),
@@ -53,9 +55,9 @@ pub(crate) fn write_bundle(
             "user": { "uid": user.user, "gid": user.group, "additionalGids": user.groups },
             "noNewPrivileges": true,
             "capabilities": {
-                "bounding": CAPABILITIES,
-                "effective": CAPABILITIES,
-                "permitted": CAPABILITIES,
+                "bounding": capabilities,
+                "effective": capabilities,
+                "permitted": capabilities,
             },
         },
         "mounts": mounts(spec, container),
@@ -164,7 +166,7 @@ fn entries(root: &Path, file: &str) -> Vec<Vec<String>> {
 /// What Berth lends the container to write to is its own, also when the image and not the request says who that is.
 fn give_work(container: &Container, user: &Inhabitant) -> Result<(), String> {
     container.lent.iter().try_for_each(|path| {
-        chown(path, Some(user.user), Some(user.group))
+        folder::give(path, user.user, user.group)
             .map_err(|error| format!("{} could not be given to user {}: {error}", path.display(), user.user))
     })
 }

@@ -19,7 +19,7 @@ use crate::{
     ImageEntry, Mount, RuntimeKind, TaskSpec,
     environment::{self, MARK},
     images::Runs,
-    process::{Context, check_mount},
+    process::Context,
     task_folder::Launch,
 };
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,9 @@ pub(crate) struct Container {
     /// Of that, what is lent to it by Berth and belongs to whoever it runs as.
     #[serde(default)]
     pub(crate) lent: Vec<PathBuf>,
+    /// Whether the image is a path that a person wrote, and not what an administrator keeps a line for.
+    #[serde(default)]
+    pub(crate) by_path: bool,
 }
 
 /// What an image says about how it wants to be run.
@@ -66,6 +69,7 @@ pub(crate) fn resolve(
     runs: Result<Runs, String>,
     context: &mut Context<'_>,
 ) -> Result<Launch, String> {
+    let by_path = !is_kept(&runs);
     let image = entry(&spec.image, runs)?;
     let runtime = runtime().ok_or(
         "there is no container runtime on this machine: install `runc` with the system's package manager, or use the runtime \
@@ -85,6 +89,7 @@ pub(crate) fn resolve(
         environment,
         mounts,
         lent: vec![folder.checkpoints(spec.id.workload), folder.signals(spec.id)],
+        by_path,
     };
     let name = format!("berth-{}-{}", folder.id(), spec.id);
     let state = folder.root().join("containers");
@@ -147,9 +152,7 @@ pub(crate) struct Inside {
 
 /// Looks at the mounts of a container, and adds those of Berth.
 pub(crate) fn inside(spec: &TaskSpec, context: &mut Context<'_>) -> Result<Inside, String> {
-    for mount in &spec.mounts {
-        check_mount(mount)?;
-    }
+    let theirs = context.look_at_mounts(spec)?;
     let folder = context.folder;
     let gang = (spec.workers > 1).then(|| context.ports.of_gang(folder, spec)).transpose()?;
     // An engine's container may be running already, with the ports that it has.
@@ -167,14 +170,18 @@ pub(crate) fn inside(spec: &TaskSpec, context: &mut Context<'_>) -> Result<Insid
     environment.insert("PYTHONUNBUFFERED".into(), "1".into());
     environment.extend(spec.environment.clone());
     environment.insert(MARK.into(), folder.mark(spec.id));
-    let mount =
-        |source: PathBuf, name: &str, read_only: bool| Mount { source, target: place(name), read_only };
+    let mount = |source: PathBuf, name: &str, read_only: bool| Mount {
+        source,
+        target: place(name),
+        read_only,
+        lent: true,
+    };
     let mut mounts = vec![
         mount(folder.checkpoints(spec.id.workload), "checkpoint", false),
         mount(folder.signals(spec.id), "signals", false),
         mount(folder.root().join("python"), "python", true),
     ];
-    mounts.extend(spec.mounts.clone());
+    mounts.extend(theirs);
     Ok(Inside { environment, mounts, ports })
 }
 
@@ -193,8 +200,12 @@ fn by_path(image: &str) -> Result<ImageEntry, String> {
 
 /// Whether this task is a container of ours.
 pub(crate) fn is_container(spec: &TaskSpec, runs: &Result<Runs, String>) -> bool {
-    let mapped = matches!(runs, Ok(Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_))));
-    spec.runtime == RuntimeKind::Oci || (spec.runtime == RuntimeKind::Process && mapped)
+    spec.runtime == RuntimeKind::Oci || (spec.runtime == RuntimeKind::Process && is_kept(runs))
+}
+
+/// Whether an administrator says which files the image is made of.
+fn is_kept(runs: &Result<Runs, String>) -> bool {
+    matches!(runs, Ok(Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_))))
 }
 
 fn runtime() -> Option<String> {

@@ -4,6 +4,7 @@
 
 use super::output::Keyboard;
 use crate::{
+    access::{self, become_account},
     account::{self, Account},
     cgroup::{Group, Limits},
     oci,
@@ -13,13 +14,20 @@ use crate::{
 };
 use rustix::{
     process::{Gid, Uid},
-    process::{Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid},
-    thread::{UnshareFlags, set_thread_gid, set_thread_groups, set_thread_uid, unshare_unsafe},
+    process::{
+        Pid, Signal, chdir, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
+    },
+    thread::{UnshareFlags, set_no_new_privs, unshare_unsafe},
 };
 use std::{
     collections::BTreeMap,
+    ffi::CString,
     io::{self, Write},
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, process::CommandExt},
+    },
+    path::Path,
     process::{self, Command},
 };
 
@@ -66,15 +74,22 @@ impl Stdio {
     }
 }
 
+/// Who a task runs as, if not as whoever runs this. Asked before anything of the task's is mounted: what looks it up are
+/// libraries and files of the machine, and must be those of the machine. It may be a slow directory service.
+pub(super) fn account(order: &Order) -> Result<Option<Account>, String> {
+    let asked = order.spec.run_as.filter(|_| account::is_root());
+    let account = asked.map(|(user, group)| Account::of(user, group)).transpose()?;
+    Ok(account.map(|account| account.called(&order.spec.user)))
+}
+
 /// Starts what was ordered. The text says why it cannot run.
-pub(super) fn spawn(order: &Order) -> Result<Running, String> {
+pub(super) fn spawn(order: &Order, account: Option<&Account>) -> Result<Running, String> {
     let launch = &order.launch;
     let [program, args @ ..] = &launch.argv[..] else {
         return Err("there is nothing to run".into());
     };
-    // Looked up here, where a slow directory service keeps nobody else waiting.
-    let account = launch.run_as.filter(|_| account::is_root());
-    let account = account.map(|(user, group)| Account::of(user, group)).transpose()?;
+    // A container is made by root, and becomes its account inside.
+    let account = account.filter(|_| launch.container.is_none());
     // Limits must hold from the first instruction. To enter takes the kernel some 15 ms, so without limits it is done later.
     let limits = limits(order);
     let group = order.control_group.as_ref().filter(|_| limits.any()).and_then(|place| {
@@ -89,16 +104,15 @@ pub(super) fn spawn(order: &Order) -> Result<Running, String> {
         .args(args)
         .env_clear()
         .envs(account.iter().flat_map(|account| account.variables(MEETING_WORK)))
-        .envs(&launch.environment)
-        .current_dir(&launch.working_dir);
+        .envs(&launch.environment);
     // A child that is not waited for through `Child` is reaped by the shim's loop, which reaps everything.
-    match start(command, stdio, group.as_ref(), account.as_ref(), Session::OfTask) {
+    match start(command, &launch.working_dir, stdio, group.as_ref(), account, Session::OfTask) {
         Ok(pid) => Ok(Running { pid, output, keyboard, group }),
         Err(error) => {
             if let Some(group) = group {
                 group.remove();
             }
-            Err(explain(&error, program, order))
+            Err(explain(&error, program, order, account))
         }
     }
 }
@@ -124,6 +138,7 @@ fn streams(order: &Order) -> io::Result<(OwnedFd, Keyboard, Stdio)> {
 /// container if there is one. The text says why it cannot run.
 pub(super) fn spawn_beside(
     order: &Order,
+    account: Option<&Account>,
     group: Option<&Group>,
     words: &[String],
     environment: &BTreeMap<String, String>,
@@ -136,9 +151,8 @@ pub(super) fn spawn_beside(
         false => words.to_vec(),
     };
     let [program, args @ ..] = &words[..] else { return Err("there is nothing to run".into()) };
-    let account = launch.run_as.filter(|_| account::is_root() && !inside);
-    let account = account.map(|(user, group)| Account::of(user, group)).transpose()?;
-    if let (Stdio::Terminal(slave), Some(account)) = (&stdio, &account) {
+    let account = account.filter(|_| !inside);
+    if let (Stdio::Terminal(slave), Some(account)) = (&stdio, account) {
         // The terminal is whose who runs in it, also for programs that open it by its name.
         let (user, group) = (Uid::from_raw(account.user), Gid::from_raw(account.group));
         let _ = rustix::fs::fchown(slave, Some(user), Some(group));
@@ -150,10 +164,9 @@ pub(super) fn spawn_beside(
         .envs(account.iter().flat_map(|account| account.variables(MEETING_WORK)))
         .envs(&launch.environment)
         .envs(environment.iter().filter(|_| !inside))
-        .env(crate::environment::MARK, &order.mark)
-        .current_dir(&launch.working_dir);
-    start(command, stdio, group, account.as_ref(), Session::Own)
-        .map_err(|error| explain(&error, program, order))
+        .env(crate::environment::MARK, &order.mark);
+    start(command, &launch.working_dir, stdio, group, account, Session::Own)
+        .map_err(|error| explain(&error, program, order, account))
 }
 
 /// To which session a new process belongs.
@@ -168,6 +181,7 @@ enum Session {
 /// Starts a process that does not outlive the shim.
 fn start(
     mut command: Command,
+    working_dir: &Path,
     stdio: Stdio,
     group: Option<&Group>,
     account: Option<&Account>,
@@ -181,6 +195,7 @@ fn start(
     }
     let mut doors = group.and_then(|group| group.doors().ok()).unwrap_or_default();
     let identity = account.map(Identity::of);
+    let working_dir = CString::new(working_dir.as_os_str().as_bytes())?;
     let shim = getpid();
     let prepare = move || {
         if own_session {
@@ -189,7 +204,9 @@ fn start(
         if terminal {
             ioctl_tiocsctty(rustix::stdio::stdin())?;
         }
-        in_child(shim, &mut doors, identity.as_ref())
+        in_child(shim, &mut doors, identity.as_ref())?;
+        // With the rights that it has from now on: whoever begins in a folder needs no leave for those above it.
+        Ok(chdir(working_dir.as_c_str())?)
     };
     // SAFETY: the shim has one thread, so no lock can be held by another at the fork, and what runs in the child are a few
     // system calls and writes of constants to files that were opened before.
@@ -222,10 +239,11 @@ fn in_child(shim: Pid, doors: &mut [std::fs::File], identity: Option<&Identity>)
         let _ = door.write(b"0");
     }
     if let Some(Identity { user, group, groups }) = identity {
-        // The user last: whoever is not root may not choose its groups.
-        set_thread_groups(groups)?;
-        set_thread_gid(*group)?;
-        set_thread_uid(*user)?;
+        become_account(*user, *group, groups)?;
+        // No program makes more of it again, such as `sudo`: what it sees at the places of the machine's own may be its user's.
+        if !user.is_root() {
+            set_no_new_privs(true)?;
+        }
     }
     // After the change of user, which would clear it. Without the shim nobody could stop it, count its time or tell of its end.
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -235,12 +253,27 @@ fn in_child(shim: Pid, doors: &mut [std::fs::File], identity: Option<&Identity>)
     Ok(())
 }
 
-fn explain(error: &io::Error, program: &str, order: &Order) -> String {
+fn explain(error: &io::Error, program: &str, order: &Order, account: Option<&Account>) -> String {
     let folder = &order.launch.working_dir;
     if !folder.is_dir() {
         return format!("the working folder {} does not exist", folder.display());
     }
+    if let Some(account) = account
+        && access::enter_as_account(account, folder).is_err()
+    {
+        return format!(
+            "the working folder {} may not be entered by user {}",
+            folder.display(),
+            account.user
+        );
+    }
+    let path = order.launch.environment.get("PATH").map_or("", String::as_str);
+    // A folder of the path that is closed to the account hides behind a refusal that there is no such program anywhere.
+    let is_nowhere = account.is_some_and(|account| !access::finds_as_account(account, path, program));
     match error.kind() {
+        io::ErrorKind::PermissionDenied if is_nowhere => {
+            format!("there is no program `{program}` on this machine")
+        }
         io::ErrorKind::NotFound => format!("there is no program `{program}` on this machine"),
         io::ErrorKind::PermissionDenied => match order.launch.run_as {
             Some((user, _)) => format!("`{program}` may not be executed by user {user}: {error}"),
@@ -265,8 +298,13 @@ pub(super) fn run_quietly(command: &[String], order: &Order) {
     }
 }
 
+/// Whether this process may have mounts of its own.
+pub(crate) fn can_have_own_mounts() -> bool {
+    std::thread::spawn(|| own_mounts().is_ok()).join().unwrap_or(false)
+}
+
 /// From here on, what this process and its children mount is seen by them alone.
 pub(super) fn own_mounts() -> rustix::io::Result<()> {
-    // SAFETY: only the table of mounts is unshared, no file descriptors, and the shim has one thread.
+    // SAFETY: only the table of mounts is unshared, and with it the working folder of this thread; no file descriptors.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
 }

@@ -3,13 +3,14 @@
 use super::{
     child::{self, Running},
     output::Output,
-    shells::Shells,
+    shells::{Beside, Shells},
     tell::Teller,
     tree::{self, Left},
     until,
 };
 use crate::{
     Exit, Report,
+    account::Account,
     cgroup::Group,
     clock::{boot_ms, unix_ms},
     progress::TICK_MS,
@@ -88,6 +89,8 @@ fn took(stream: &mut UnixStream) -> bool {
 pub(super) struct Control<'a> {
     folder: &'a TaskFolder,
     order: &'a Order,
+    /// Who the task runs as, if not as this process.
+    account: Option<Account>,
     signals: Signals,
     output: Output,
     shells: Shells,
@@ -110,6 +113,7 @@ impl<'a> Control<'a> {
     pub(super) fn new(
         folder: &'a TaskFolder,
         order: &'a Order,
+        account: Option<Account>,
         signals: Signals,
         shells: Shells,
         running: Running,
@@ -123,6 +127,7 @@ impl<'a> Control<'a> {
         let mut control = Self {
             folder,
             order,
+            account,
             signals,
             output,
             shells,
@@ -172,7 +177,9 @@ impl<'a> Control<'a> {
             let more = self.output.copy_some(now, |bytes| self.shells.on_output(bytes));
             // From the moment at which it ends, nothing new begins beside it.
             if !must_end {
-                self.shells.look(self.order, self.group.as_ref(), &mut self.output);
+                let task =
+                    Beside { order: self.order, account: self.account.as_ref(), group: self.group.as_ref() };
+                self.shells.look(task, &mut self.output);
             }
             self.on_tick(now);
             if !more {
@@ -270,7 +277,8 @@ impl<'a> Control<'a> {
             let mut reader = inotify::Reader::new(watch, &mut buffer);
             while reader.next().is_ok() {}
         }
-        let modified = std::fs::metadata(&self.order.checkpoint_file).and_then(|file| file.modified()).ok();
+        let modified =
+            std::fs::symlink_metadata(&self.order.checkpoint_file).and_then(|file| file.modified()).ok();
         if modified.is_some() && modified != self.checkpoint_modified {
             self.checkpoint_modified = modified;
             self.on_checkpoint();
@@ -356,7 +364,12 @@ impl<'a> Control<'a> {
 /// A watch on the folder of the file that means a checkpoint when it is touched.
 fn watch(file: &Path) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-    let what = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::ATTRIB | inotify::WatchFlags::MOVED_TO;
+    let what = inotify::WatchFlags::CLOSE_WRITE
+        | inotify::WatchFlags::ATTRIB
+        | inotify::WatchFlags::MOVED_TO
+        // The folder is the workload's own, who may have put a link in its place.
+        | inotify::WatchFlags::ONLYDIR
+        | inotify::WatchFlags::DONT_FOLLOW;
     inotify::add_watch(&watch, file.parent().unwrap_or(file), what)?;
     Ok(watch)
 }

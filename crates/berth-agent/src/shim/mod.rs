@@ -22,9 +22,11 @@ mod tree;
 
 use crate::{
     Exit,
+    account::Account,
     clock::{boot_ms, unix_ms},
     task_folder::{Ended, Order, Outcome, Process, Started, TaskFolder},
 };
+pub(crate) use child::can_have_own_mounts;
 use control::Control;
 use std::{
     ffi::OsString,
@@ -63,10 +65,12 @@ fn run(folder: &TaskFolder) -> io::Result<()> {
     let outcome = if folder.stop().is_some() || signals.stop_within(order.spec.pause.0)? {
         Outcome::Exit(Exit::Signal(rustix::process::Signal::TERM.as_raw()))
     } else {
-        match start(folder, &order) {
-            Ok((running, process)) => {
-                Outcome::Exit(Control::new(folder, &order, signals, shells, running, process)?.run()?)
-            }
+        let account = child::account(&order);
+        let started = account.and_then(|account| Ok((start(folder, &order, account.as_ref())?, account)));
+        match started {
+            Ok(((running, process), account)) => Outcome::Exit(
+                Control::new(folder, &order, account, signals, shells, running, process)?.run()?,
+            ),
             Err(message) => Outcome::Refused(message),
         }
     };
@@ -87,10 +91,16 @@ pub(crate) fn clean_up(folder: &TaskFolder) {
 }
 
 /// Starts the workload and tells of it. The text says why it cannot run.
-fn start(folder: &TaskFolder, order: &Order) -> Result<(child::Running, Process), String> {
-    mounts::prepare(&order.launch.mounts)?;
-    container::prepare(order)?;
-    let running = child::spawn(order)?;
+fn start(
+    folder: &TaskFolder,
+    order: &Order,
+    account: Option<&Account>,
+) -> Result<(child::Running, Process), String> {
+    let at_home = account.filter(|_| order.launch.container.is_none());
+    let lists = mounts::lists(folder.path(), at_home);
+    mounts::prepare(&order.launch.mounts, account, &lists)?;
+    container::prepare(order, account)?;
+    let running = child::spawn(order, account)?;
     let process = Process::of(running.pid).unwrap_or(Process { pid: running.pid, start_ticks: 0 });
     let started = Started {
         process,

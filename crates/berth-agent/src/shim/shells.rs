@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     Exit,
+    account::Account,
     cgroup::Group,
     clock::boot_ms,
     shell::{self, ShellAnswer, ShellEnd, ShellOrder},
@@ -25,6 +26,15 @@ const HANG_UP_GRACE_MS: u64 = 5_000;
 const OPEN_MAX: usize = 512;
 /// What a viewer has not taken yet; the rest of what is printed is in the log.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
+
+/// The task beside which something is run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside<'a> {
+    pub(super) order: &'a Order,
+    /// Who it runs as, if not as this process.
+    pub(super) account: Option<&'a Account>,
+    pub(super) group: Option<&'a Group>,
+}
 
 /// Everything that is open beside the workload.
 #[derive(Debug, Default)]
@@ -86,7 +96,7 @@ impl Shells {
     }
 
     /// Does what there is to do.
-    pub(super) fn look(&mut self, order: &Order, group: Option<&Group>, output: &mut Output) {
+    pub(super) fn look(&mut self, task: Beside<'_>, output: &mut Output) {
         if let Some(listener) = &self.listener {
             while self.open.len() < OPEN_MAX
                 && let Ok(connection) = shell::accept(listener)
@@ -96,7 +106,7 @@ impl Shells {
         }
         let now = boot_ms();
         for open in &mut self.open {
-            open.look(order, group, output, now);
+            open.look(task, output, now);
         }
         self.open.retain(|open| !matches!(open.what, What::Over));
     }
@@ -139,7 +149,7 @@ impl Shells {
 }
 
 impl Open {
-    fn look(&mut self, order: &Order, group: Option<&Group>, output: &mut Output, now: u64) {
+    fn look(&mut self, task: Beside<'_>, output: &mut Output, now: u64) {
         if let What::Command { pid, end_at_ms: Some(at) } = self.what {
             if at <= now {
                 end(pid);
@@ -150,7 +160,7 @@ impl Open {
         loop {
             match shell::receive::<ShellOrder>(&self.connection) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Ok(Some((said, descriptors))) => self.on_said(said, descriptors, order, group, output),
+                Ok(Some((said, descriptors))) => self.on_said(said, descriptors, task, output),
                 Ok(None) | Err(_) => return self.on_gone(now),
             }
             if matches!(self.what, What::Over) {
@@ -171,8 +181,7 @@ impl Open {
         &mut self,
         said: ShellOrder,
         descriptors: Vec<OwnedFd>,
-        order: &Order,
-        group: Option<&Group>,
+        task: Beside<'_>,
         output: &mut Output,
     ) {
         match (said, &self.what) {
@@ -180,8 +189,10 @@ impl Open {
             (ShellOrder::Run { command, environment, terminal }, What::New) => {
                 let command = if command.is_empty() { shell::usual_shell() } else { command };
                 let stdio = Stdio::of(descriptors, terminal);
-                let started =
-                    stdio.and_then(|stdio| child::spawn_beside(order, group, &command, &environment, stdio));
+                let Beside { order, account, group } = task;
+                let started = stdio.and_then(|stdio| {
+                    child::spawn_beside(order, account, group, &command, &environment, stdio)
+                });
                 match started {
                     Ok(pid) => {
                         self.what = What::Command { pid, end_at_ms: None };

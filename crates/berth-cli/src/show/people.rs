@@ -11,11 +11,12 @@ fn roles(grants: &[Grant]) -> String {
 
 impl Show for UserList {
     fn text(&self, look: &Look) -> String {
-        let mut table = Table::new(&["NAME", "AGE", "ROLES"]);
+        let mut table = Table::new(&["NAME", "AGE", "ACCOUNT", "ROLES"]);
         for user in &self.items {
             table.row(vec![
                 user.name.clone().into(),
                 look.clock.age(user.created_at).into(),
+                user.account.clone().unwrap_or_default().into(),
                 roles(&user.roles).into(),
             ]);
         }

@@ -68,6 +68,11 @@ impl Server {
         self.child = Some(child);
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     fn server_file(&self) -> Option<Value> {
         serde_json::from_str(&fs::read_to_string(self.home.server_folder().join("server.json")).ok()?).ok()
     }
@@ -135,11 +140,14 @@ impl Server {
 
     /// Processes of this server's tasks, by the mark in their environment.
     pub(crate) fn task_processes(&self) -> Vec<u32> {
-        let folder = self.home.server_folder().display().to_string();
+        // The agent's folder has a name, and without one nothing was ever started.
+        let Ok(folder) = fs::read_to_string(self.home.server_folder().join("agent/id")) else {
+            return Vec::new();
+        };
+        let mark = format!("BERTH_TASK={folder}/");
         let of_this_home = |pid: &u32| {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let words = String::from_utf8_lossy(&environment).into_owned();
-            words.contains("BERTH_TASK=") && words.contains(&folder) && !is_gone(*pid)
+            String::from_utf8_lossy(&environment).contains(&mark) && !is_gone(*pid)
         };
         let pids = fs::read_dir("/proc").expect("is there").flatten();
         pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(of_this_home).collect()

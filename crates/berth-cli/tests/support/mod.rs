@@ -5,12 +5,14 @@
 pub(crate) mod live;
 pub(crate) mod terminal;
 pub(crate) mod typed;
+pub(crate) mod wire;
 
 use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex},
@@ -43,6 +45,16 @@ impl Home {
 
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// A folder in which everybody may write, whoever a workload runs as.
+    pub(crate) fn shared(&self) -> PathBuf {
+        let folder = self.folder.path().join("shared");
+        fs::create_dir_all(&folder).expect("a folder");
+        for (path, mode) in [(self.folder.path(), 0o755), (&folder, 0o777)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("is ours");
+        }
+        folder
     }
 
     /// Where a person of this home is at home.

@@ -89,7 +89,8 @@ pub(crate) async fn shutdown(
 }
 
 /// Write nothing of meaning durably, and answer: what any command costs at least on this machine
-#[utoipa::path(post, path = "/api/v1/ping", tag = "cluster", responses((status = 204), (status = "5XX", body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/ping", tag = "cluster",
+    responses((status = 204), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn ping(State(state): State<AppState>) -> Result<StatusCode, ApiError> {
     let samples = vec![Sample { series: "ping".into(), value: 1 }];
     let written = state.store.append(Batch { at: state.shared.now(), samples, ..Batch::default() }).await;
@@ -98,7 +99,8 @@ pub(crate) async fn ping(State(state): State<AppState>) -> Result<StatusCode, Ap
 }
 
 /// Numbers for Prometheus
-#[utoipa::path(get, path = "/metrics", tag = "cluster", responses((status = 200, content_type = "text/plain", body = String)))]
+#[utoipa::path(get, path = "/metrics", tag = "cluster",
+    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = Problem)))]
 pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
     let (body, seq) = state.read(|platform| text::render(platform, &state.shared)).await;
     let body = format!("{body}# TYPE berth_events_total counter\nberth_events_total {seq}\n");

@@ -1,5 +1,6 @@
 //! The API over HTTP. Handlers read, ask the controller, and say what it answers; nothing is decided here.
 
+mod accept;
 mod audit;
 mod cluster;
 mod cookie;
@@ -39,12 +40,10 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{any, get, post},
-    serve::ListenerExt,
 };
 use berth_api::{Code, Problem};
 use berth_types::Span;
 use guard::Guarded;
-use std::{future::IntoFuture, net::SocketAddr};
 use tokio::sync::oneshot;
 
 /// Serves until it is told to stop: the API and the dashboard at one address, and ports of workloads at another. What a
@@ -58,28 +57,18 @@ pub(crate) async fn serve(listeners: Listeners, state: AppState, stop: oneshot::
         closing.feed.close();
     };
     let reports = async {
-        match reports {
-            Some(reports) => serve_one(reports, reports_router(state.clone()), &state).await,
-            None => Ok(()),
+        if let Some(reports) = reports {
+            serve_one(reports, reports_router(state.clone()), &state).await;
         }
     };
     let app = serve_one(api, router(state.clone()), &state);
     let workloads = serve_one(ports, ports_router(state.clone()), &state);
-    let (_, app, workloads, reports) = tokio::join!(closes, app, workloads, reports);
-    if let Err(error) = app.and(workloads).and(reports) {
-        tracing::error!(%error, "the API stopped");
-    }
+    tokio::join!(closes, app, workloads, reports);
 }
 
 /// Serves at one address until streams are to end.
-async fn serve_one(listener: Listener, router: Router, state: &AppState) -> std::io::Result<()> {
-    let state = state.clone();
-    // Nothing is done to the connections; what is passed through here knows where they come from.
-    let listener = listener.tap_io(|_| {});
-    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(async move { state.feed.closed().await })
-        .into_future()
-        .await
+async fn serve_one(listener: Listener, router: Router, state: &AppState) {
+    accept::serve(listener, router, state.patience, state.feed.closed()).await;
 }
 
 fn ports_router(state: AppState) -> Router {

@@ -6,7 +6,10 @@ use axum::{
 };
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
+    openapi::{
+        RefOr,
+        security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
+    },
 };
 
 #[derive(OpenApi)]
@@ -70,6 +73,7 @@ use utoipa::{
         super::volumes::delete,
         super::people::who_am_i,
         super::people::list_users,
+        super::people::update_user,
         super::people::create_user,
         super::people::delete_user,
         super::people::list_roles,
@@ -81,7 +85,7 @@ use utoipa::{
         super::audit::list,
     ),
     components(schemas(berth_api::Samples)),
-    modifiers(&Bearer, &Names)
+    modifiers(&Bearer, &Names, &Problems)
 )]
 struct Document;
 
@@ -108,6 +112,27 @@ impl Modify for Names {
                 let tag = operation.tags.iter().flatten().next();
                 let (Some(tag), Some(id)) = (tag, &operation.operation_id) else { continue };
                 operation.operation_id = Some(format!("{tag}_{id}"));
+            }
+        }
+    }
+}
+
+/// What is wrong is said in a type of its own.
+struct Problems;
+
+impl Modify for Problems {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let operations =
+                [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten();
+            let answers = operations.flat_map(|operation| &mut operation.responses.responses);
+            for (status, answer) in answers {
+                if let RefOr::T(answer) = answer
+                    && status.starts_with(['4', '5'])
+                    && let Some(problem) = answer.content.shift_remove("application/json")
+                {
+                    answer.content.insert("application/problem+json".into(), problem);
+                }
             }
         }
     }

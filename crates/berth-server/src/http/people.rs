@@ -11,8 +11,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use berth_api::{
-    Code, Grant, GrantList, Problem, Token, TokenList, TokenMade, TokenRequest, User, UserList, UserRequest,
-    WhoAmI,
+    Code, Grant, GrantList, Problem, Token, TokenList, TokenMade, TokenRequest, User, UserChange, UserList,
+    UserRequest, WhoAmI,
 };
 
 /// Show who calls, and what they may do
@@ -37,8 +37,45 @@ pub(crate) async fn create_user(
     Caller(person): Caller,
     Asked { request, key }: Asked<UserRequest>,
 ) -> Result<Response, ApiError> {
-    let command = move |platform: &mut Platform, now| platform.create_user(&person, &request.name, now);
+    let UserRequest { name, account } = request;
+    let account = match account {
+        Some(account) => find_account(&state, account).await?,
+        None => None,
+    };
+    let command = move |platform: &mut Platform, now| platform.create_user(&person, &name, account, now);
     Ok(state.command(key, command).await?.created())
+}
+
+/// Change under which account of the machine the work of a user runs; work that was submitted before keeps its own
+#[utoipa::path(patch, path = "/api/v1/users/{name}", tag = "people", params(("name" = String, Path)),
+    request_body = UserChange, responses((status = 200, body = User), (status = "4XX", body = Problem)))]
+pub(crate) async fn update_user(
+    State(state): State<AppState>,
+    Caller(person): Caller,
+    Path(name): Path<String>,
+    Asked { request, key }: Asked<UserChange>,
+) -> Result<Body, ApiError> {
+    let account = find_account(&state, request.account).await?;
+    state.command(key, move |platform, now| platform.set_account(&person, &name, account, now)).await
+}
+
+/// The numbers of an account of this machine, so that a later one of the same name is another; none for an empty name.
+async fn find_account(state: &AppState, account: String) -> Result<Option<String>, Problem> {
+    if account.is_empty() {
+        return Ok(None);
+    }
+    let Some(tasks) = &state.tasks else {
+        return Err(Problem::invalid(
+            "account",
+            "on a cluster, who a Pod runs as is said by its image or its request",
+        ));
+    };
+    match super::workloads::find_account(tasks, account).await {
+        Ok((user, group)) => Ok(Some(format!("{user}:{group}"))),
+        Err(why) => {
+            Err(Problem::invalid("account", why).hint("`getent passwd` lists the users of this machine"))
+        }
+    }
 }
 
 /// Delete a user, with all roles and tokens

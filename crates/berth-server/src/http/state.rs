@@ -21,7 +21,7 @@ use crate::{
     tasks::Tasks,
 };
 use axum::{
-    body::Bytes,
+    body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, StatusCode, header, request::Parts as RequestParts},
     response::{IntoResponse, Response},
@@ -67,6 +67,7 @@ pub(crate) struct Parts {
     pub(crate) speaks_tls: bool,
     pub(crate) public_url: String,
     pub(crate) oidc: Option<Provider>,
+    pub(crate) patience: Duration,
     pub(crate) sockets: Sockets,
     pub(crate) stop: oneshot::Sender<Shutdown>,
 }
@@ -96,6 +97,8 @@ pub(crate) struct Inner {
     pub(crate) sign_ins: Waiting<Pending>,
     /// Tokens of those that are over, for command lines that can prove that they began them.
     pub(crate) proofs: Waiting<(String, TokenMade)>,
+    /// Whoever asks has asked within this time.
+    pub(crate) patience: Duration,
     pub(crate) sockets: Sockets,
     pub(crate) tickets: Tickets,
     pub(crate) owned: Owned,
@@ -118,7 +121,7 @@ impl AppState {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { shared, store, feed, tasks, mirror, messages, door, folder, declared, started, .. } =
             parts;
-        let Parts { ping_every, speaks_tls, public_url, oidc, sockets, stop, audit, .. } = parts;
+        let Parts { ping_every, patience, speaks_tls, public_url, oidc, sockets, stop, audit, .. } = parts;
         let stop = Mutex::new(Some(stop));
         Self(Arc::new(Inner {
             shared,
@@ -138,6 +141,7 @@ impl AppState {
             oidc,
             sign_ins: Waiting::default(),
             proofs: Waiting::default(),
+            patience,
             sockets,
             tickets: Tickets::default(),
             owned: Owned::default(),
@@ -273,14 +277,20 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Asked<T> {
             Some(Identity::Person(Person { user, by: By::Token(_) })) => format!("{user}\n"),
             _ => String::new(),
         };
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            let (code, detail) = match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => {
-                    (Code::TooLarge, format!("the body is above {} bytes", berth_api::BODY_BYTES_MAX))
-                }
-                _ => (Code::Malformed, "the body could not be read".to_owned()),
-            };
-            Problem::new(code, detail)
+        let too_large =
+            || Problem::new(Code::TooLarge, format!("the body is above {} bytes", berth_api::BODY_BYTES_MAX));
+        // Whoever says so beforehand is not listened to for long.
+        if request.body().size_hint().lower() > berth_api::BODY_BYTES_MAX as u64 {
+            return Err(ApiError(too_large()));
+        }
+        let read = tokio::time::timeout(state.patience, Bytes::from_request(request, state)).await;
+        let read = read.map_err(|_| {
+            let detail = format!("the body did not come within {} s", state.patience.as_secs());
+            Problem::new(Code::Malformed, detail)
+        })?;
+        let bytes = read.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+            _ => Problem::new(Code::Malformed, "the body could not be read"),
         })?;
         let is_object = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         let read = match is_object {

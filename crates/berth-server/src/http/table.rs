@@ -67,6 +67,7 @@ pub(super) fn routes<R: Routes>(routes: R) -> R {
         .add(GET, "/api/v1/whoami", Person, people::who_am_i)
         .add(GET, "/api/v1/users", Person, people::list_users)
         .add(POST, "/api/v1/users", Everywhere(Rule), people::create_user)
+        .add(PATCH, "/api/v1/users/{name}", Everywhere(Rule), people::update_user)
         .add(DELETE, "/api/v1/users/{name}", Everywhere(Rule), people::delete_user)
         .add(GET, "/api/v1/roles", Person, people::list_roles)
         .add(POST, "/api/v1/roles", Person, people::grant_role)

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     auth::Identity,
-    platform::{Act, By, HOST_IMAGE, Place, Platform, Seen, Sight, TaskReport},
-    tasks::runtime,
+    platform::{Act, By, HOST_IMAGE, Person, Place, Platform, Seen, Sight, TaskReport, user_ids},
+    tasks::{Tasks, runtime},
 };
 use axum::{
     Extension,
@@ -53,7 +53,9 @@ pub(crate) async fn submit(
 ) -> Result<Response, ApiError> {
     // Asked before anything else: what is wrong with a request says much about the place it is for.
     state.shared.read().may(&person, Act::Submit, Place::Project(&request.project))?;
-    if state.tasks.is_some() && request.run_as.as_ref().is_some_and(|account| *account != person.user) {
+    if let (Some(tasks), Some(account)) = (&state.tasks, &request.run_as)
+        && !is_own(&state, tasks, &person, account).await
+    {
         // Whoever acts under another's account of this machine has that one's files.
         state.shared.read().may(&person, Act::Rule, Place::Everywhere)?;
     }
@@ -64,6 +66,11 @@ pub(crate) async fn submit(
     }
     let (user, project) = (person.user.clone(), request.project.clone());
     let (request, unfit) = ask_machine(&state, request).await;
+    let is_root = |(user, group): (u32, u32)| user == 0 || group == 0;
+    if state.tasks.is_some() && request.run_as.as_deref().and_then(user_ids).is_some_and(is_root) {
+        // Whatever the user is called: root has everybody's files.
+        state.shared.read().may(&person, Act::Rule, Place::Everywhere)?;
+    }
     if query.dry_run {
         let (preview, _) = state
             .read(|platform| platform.preview(request.clone(), unfit.clone(), &user, state.shared.now()))
@@ -108,10 +115,7 @@ async fn ask_machine(state: &AppState, mut request: WorkloadRequest) -> (Workloa
         return (request, Some(problem.hint(hint)));
     }
     if let Some(text) = request.run_as.clone() {
-        let host = Arc::clone(&tasks.host);
-        // Users may be listed by a directory service somewhere else.
-        let found = tokio::task::spawn_blocking(move || host.find_user(&text)).await;
-        match found.unwrap_or_else(|_| Err("this machine's list of users cannot be read".into())) {
+        match find_account(tasks, text).await {
             Ok((user, group)) => request.run_as = Some(format!("{user}:{group}")),
             Err(why) => {
                 let problem = Problem::invalid("run_as", why);
@@ -122,6 +126,29 @@ async fn ask_machine(state: &AppState, mut request: WorkloadRequest) -> (Workloa
     let image = if request.image.is_empty() { HOST_IMAGE } else { &request.image };
     let unknown = tasks.host.check_image(image, runtime(request.runtime)).err();
     (request, unknown.map(|unknown| Problem::invalid("image", unknown)))
+}
+
+/// The user and group that a text means on this machine. The text says why there is no such user.
+pub(super) async fn find_account(tasks: &Tasks, text: String) -> Result<(u32, u32), String> {
+    let host = Arc::clone(&tasks.host);
+    // Users may be listed by a directory service somewhere else.
+    let found = tokio::task::spawn_blocking(move || host.find_user(&text)).await;
+    found.unwrap_or_else(|_| Err("this machine's list of users cannot be read".into()))
+}
+
+/// Whether an account of the machine is the caller's: the one that their work runs as anyway. A name alone is no proof, since names
+/// may come from somebody else; where all work runs as the server does, and so as somebody mightier, it will do, unless it is a
+/// number, which could be anybody's.
+async fn is_own(state: &AppState, tasks: &Tasks, person: &Person, account: &str) -> bool {
+    let (is_walled, known) = {
+        let platform = state.shared.read();
+        (platform.has_accounts(), platform.known_account(&person.user))
+    };
+    if !is_walled {
+        return account == person.user && !account.starts_with(|first: char| first.is_ascii_digit());
+    }
+    let found = find_account(tasks, account.to_owned()).await;
+    found.is_ok_and(|(user, group)| known == Some(format!("{user}:{group}")))
 }
 
 fn view(platform: &Platform, id: WorkloadId) -> Result<Workload, Problem> {

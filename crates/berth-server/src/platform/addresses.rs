@@ -92,6 +92,12 @@ impl Platform {
         ports.map(|at| format!("{}{}/", self.address, path(at))).collect()
     }
 
+    /// Takes over what is not written down from a platform that was known before.
+    pub(crate) fn keep_settings(&mut self, known: &Self) {
+        self.address = known.address.clone();
+        self.accounts_from = known.accounts_from;
+    }
+
     /// Sets the address under which people reach the server.
     pub(crate) fn set_address(&mut self, address: String) {
         self.address = address;

@@ -63,6 +63,8 @@ pub(crate) struct Platform {
     /// Finished work that a cluster still shows; on one machine that is in the store.
     over: BTreeMap<WorkloadId, berth_api::Workload>,
     people: People,
+    /// The first account of users' own, when work runs under accounts of users; not part of what is written down.
+    accounts_from: Option<u32>,
     /// Where people reach the server; not part of what is written down.
     address: String,
     /// The next number nobody has yet; ids of all kinds are drawn from it.
@@ -102,6 +104,7 @@ impl Platform {
             project_volumes: false,
             over: BTreeMap::new(),
             people: People::default(),
+            accounts_from: None,
             address: String::new(),
             next_id: 1,
             due: BTreeSet::new(),

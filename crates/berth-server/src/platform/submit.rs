@@ -39,7 +39,7 @@ impl Platform {
         user: &str,
         now: Time,
     ) -> Result<(WorkloadId, Vec<String>), Problem> {
-        let (workload, request, warnings) = self.lower(request, user, now)?;
+        let (workload, mut request, warnings) = self.lower(request, user, now)?;
         if let Some(problem) = unfit {
             return Err(problem);
         }
@@ -49,6 +49,9 @@ impl Platform {
                 "run_as",
                 format!("nobody looked up the user {}", names::shown(text)),
             ));
+        }
+        if request.run_as.is_none() {
+            request.run_as = self.take_account(user, now)?;
         }
         let id = workload.id;
         let happened = Happened::Submitted { workload: Box::new(workload), request: Box::new(request) };

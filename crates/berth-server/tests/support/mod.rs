@@ -65,6 +65,10 @@ impl Server {
             user: "ada".into(),
             clock: berth_server::now,
             ping_every: berth_server::PING_EVERY,
+            patience: berth_server::PATIENCE,
+            tasks_run_as: berth_server::TasksRunAs::Server,
+            accounts_from: berth_server::ACCOUNTS_FROM,
+            allow_mounts: Vec::new(),
         };
         change(&mut config);
         self.running = Some(self.runtime.block_on(berth_server::run(config)).expect("it starts"));

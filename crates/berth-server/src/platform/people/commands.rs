@@ -17,7 +17,13 @@ const TOKEN_USUAL: Span = Span::secs(90 * 86_400);
 const TOKEN_LONGEST: Span = Span::secs(366 * 86_400);
 
 impl Platform {
-    pub(crate) fn create_user(&mut self, person: &Person, name: &str, now: Time) -> Result<User, Problem> {
+    pub(crate) fn create_user(
+        &mut self,
+        person: &Person,
+        name: &str,
+        account: Option<String>,
+        now: Time,
+    ) -> Result<User, Problem> {
         self.may(person, Action::Rule, Place::Everywhere)?;
         if !is_user(name) {
             let text = "the name of a user is of letters, digits and . _ - @ +, 128 at most";
@@ -28,7 +34,17 @@ impl Platform {
         }
         bounded("users", self.people.users.len())?;
         self.change_people(PeopleChange::User { name: name.into() }, now)?;
-        Ok(User { name: name.into(), created_at: now.into(), roles: Vec::new() })
+        if account.is_some() {
+            self.change_people(PeopleChange::Account { user: name.into(), account }, now)?;
+        }
+        self.user_view(person, name)
+    }
+
+    pub(super) fn user_view(&self, person: &Person, name: &str) -> Result<User, Problem> {
+        let found = self.user_list(person).items.into_iter().find(|user| user.name == name);
+        found.ok_or_else(|| {
+            Problem::new(Code::NotFound, format!("there is no user {}", crate::names::shown(name)))
+        })
     }
 
     pub(crate) fn delete_user(&mut self, person: &Person, name: &str, now: Time) -> Result<(), Problem> {
@@ -44,6 +60,7 @@ impl Platform {
         let view = |(name, user): (&String, &super::UserRecord)| User {
             name: name.clone(),
             created_at: user.created.into(),
+            account: self.known_account(name),
             roles: self.grant_list(person).items.into_iter().filter(|grant| grant.user == *name).collect(),
         };
         UserList { items: users.map(view).collect() }
@@ -230,7 +247,7 @@ impl Platform {
         }
     }
 
-    fn known_user(&self, name: &str) -> Result<(), Problem> {
+    pub(super) fn known_user(&self, name: &str) -> Result<(), Problem> {
         if self.people.users.contains_key(name) {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! People: users, the roles they have where, and their tokens. Who may do what is in `rights.rs`.
 
+mod accounts;
 mod commands;
 mod rights;
 
@@ -46,6 +47,9 @@ pub(crate) enum Refused {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserRecord {
     pub(crate) created: Time,
+    /// The account of this machine that an admin named, as `UID:GID`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<String>,
 }
 
 /// What is known of a token: its hash, and nothing it could be made from.
@@ -73,6 +77,12 @@ pub(crate) struct People {
     tokens: BTreeMap<u64, TokenRecord>,
     /// The last number of a token; none is given twice.
     last_token: u64,
+    /// Accounts of users' own, counted from the first of them.
+    #[serde(default)]
+    numbers: BTreeMap<String, u32>,
+    /// The next of those; none is given twice, because files may be left of whoever had it.
+    #[serde(default)]
+    next_number: u32,
 }
 
 /// Something that happened to people, as it is written down.
@@ -81,6 +91,8 @@ pub(crate) struct People {
 pub(crate) enum PeopleChange {
     User { name: String },
     UserRemoved { name: String },
+    Account { user: String, account: Option<String> },
+    Number { user: String, number: u32 },
     Granted { grant: Grant },
     Withdrawn { grant: Grant },
     Token { token: TokenRecord },
@@ -93,6 +105,7 @@ impl PeopleChange {
         match self {
             Self::User { .. } => "user",
             Self::UserRemoved { .. } => "user-removed",
+            Self::Account { .. } | Self::Number { .. } => "user-account",
             Self::Granted { .. } => "role-granted",
             Self::Withdrawn { .. } => "role-revoked",
             Self::Token { .. } => "token",
@@ -102,7 +115,8 @@ impl PeopleChange {
 
     /// Whether an event of this kind is about people, and so for those who rule over them.
     pub(crate) fn is_kind(kind: &str) -> bool {
-        ["user", "user-removed", "role-granted", "role-revoked", "token", "token-revoked"].contains(&kind)
+        ["user", "user-removed", "user-account", "role-granted", "role-revoked", "token", "token-revoked"]
+            .contains(&kind)
     }
 
     /// In words.
@@ -110,6 +124,11 @@ impl PeopleChange {
         match self {
             Self::User { name } => format!("user {name} was made"),
             Self::UserRemoved { name } => format!("user {name} was deleted"),
+            Self::Account { user, account: Some(account) } => format!("work of {user} runs as {account}"),
+            Self::Account { user, account: None } => {
+                format!("work of {user} runs under an account of its own")
+            }
+            Self::Number { user, .. } => format!("user {user} has an account of its own now"),
             Self::Granted { grant } => {
                 format!("{} has the role {} in {}", grant.user, grant.role, grant.scope)
             }
@@ -129,12 +148,23 @@ impl People {
     pub(crate) fn apply(&mut self, change: &PeopleChange, at: Time) {
         match change {
             PeopleChange::User { name } => {
-                self.users.insert(name.clone(), UserRecord { created: at });
+                self.users.insert(name.clone(), UserRecord { created: at, account: None });
             }
             PeopleChange::UserRemoved { name } => {
                 self.users.remove(name);
+                // A later user of the same name is somebody else.
+                self.numbers.remove(name);
                 self.grants.retain(|grant| grant.user != *name);
                 self.tokens.retain(|_, token| token.user != *name);
+            }
+            PeopleChange::Account { user, account } => {
+                if let Some(user) = self.users.get_mut(user) {
+                    user.account = account.clone();
+                }
+            }
+            PeopleChange::Number { user, number } => {
+                self.numbers.insert(user.clone(), *number);
+                self.next_number = self.next_number.max(number + 1);
             }
             PeopleChange::Granted { grant } => {
                 self.grants.insert(grant.clone());
