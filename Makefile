@@ -49,8 +49,8 @@ check: ## formatting, lints, house rules, licences and known holes of dependenci
 # The variable is the caller's when it is set, so `BERTH_CASES=5000000 make soak` runs for a night.
 soak: export BERTH_CASES := $(or $(BERTH_CASES),200000)
 soak: export BERTH_KILLS := $(or $(BERTH_KILLS),300)
-soak: ## the property tests with many more cases, and many more kills of the store and the agent
-	@.ci/ensure rust kube schemathesis
+soak: ## the property tests with many more cases, many more kills of the store and the agent, crowds, a page that is open for long
+	@.ci/ensure rust kube ui browser schemathesis
 	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
 	cargo test --locked -p berth-engine --test properties
 	@echo "berth: a case of these takes far longer, so there are fewer"
@@ -69,6 +69,8 @@ soak: ## the property tests with many more cases, and many more kills of the sto
 	BERTH_EXAMPLES=$(or $(BERTH_EXAMPLES),100) cargo test --locked -p berth-server --test contract -- --nocapture
 	@echo "berth: 500 stories on a real API server, each step as in the simulator"
 	BERTH_STORIES=500 cargo test --locked -p berth-kube --test random -- --nocapture
+	@echo "berth: half an hour of updates to a page with 10,000 workloads (BERTH_UI_SOAK_SECS changes it)"
+	@.ci/test-ui soak
 
 mutants: ## breaks one rule of the engine at a time and asks whether a test notices
 	@.ci/ensure rust

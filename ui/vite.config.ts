@@ -28,5 +28,5 @@ export default defineConfig({
   plugins: [react(), compressed()],
   build: { target: 'es2022', emptyOutDir: false, assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   // `npm run dev` beside a server that runs: BERTH=http://127.0.0.1:7370.
-  server: { proxy: { '/api': process.env.BERTH ?? 'http://127.0.0.1:7370' } },
+  server: { proxy: { '/api': { target: process.env.BERTH ?? 'http://127.0.0.1:7370', ws: true } } },
 });

@@ -16,6 +16,7 @@ const Workloads = lazy(() => import('./pages/workloads.tsx'));
 const Projects = lazy(() => import('./pages/projects.tsx'));
 const Nodes = lazy(() => import('./pages/nodes.tsx'));
 const Analytics = lazy(() => import('./pages/analytics.tsx'));
+const People = lazy(() => import('./pages/people.tsx'));
 const Settings = lazy(() => import('./pages/settings.tsx'));
 
 const PAGES: { path: string; title: string; icon: IconName; key: string }[] = [
@@ -24,6 +25,7 @@ const PAGES: { path: string; title: string; icon: IconName; key: string }[] = [
   { path: '/projects', title: 'Projects', icon: 'projects', key: 'p' },
   { path: '/nodes', title: 'Nodes', icon: 'nodes', key: 'n' },
   { path: '/analytics', title: 'Analytics', icon: 'analytics', key: 'a' },
+  { path: '/people', title: 'People', icon: 'people', key: 'u' },
   { path: '/settings', title: 'Settings', icon: 'settings', key: 's' },
 ];
 
@@ -64,6 +66,7 @@ function Page() {
       {root === 'projects' && <Projects />}
       {root === 'nodes' && <Nodes />}
       {root === 'analytics' && <Analytics />}
+      {root === 'people' && <People />}
       {root === 'settings' && <Settings />}
       {!page && (
         <Empty title="There is nothing here">

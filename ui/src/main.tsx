@@ -6,7 +6,7 @@ import './styles/pages.css';
 import { createRoot } from 'react-dom/client';
 import { listen } from './api/client.ts';
 import { App } from './app.tsx';
-import { begin, end, signIn } from './model/live.ts';
+import { begin, end, refresh, signIn } from './model/live.ts';
 import { refuse } from './pages/sign-in.tsx';
 import { trouble } from './parts/failure.tsx';
 
@@ -19,7 +19,8 @@ function reloadWhenIdle() {
   window.location.reload();
 }
 
-listen({ stale: reloadWhenIdle, signedOut: end });
+// Whoever is refused may have other roles by now than the page thinks.
+listen({ stale: reloadWhenIdle, signedOut: end, refused: () => void refresh('owners') });
 
 // The code is taken out of the address at once, so that it is in no history and no bookmark.
 const code = /^#code=([0-9a-f]+)$/.exec(window.location.hash)?.[1];

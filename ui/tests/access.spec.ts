@@ -3,9 +3,21 @@ import { AxeBuilder } from '@axe-core/playwright';
 import type { Page } from '@playwright/test';
 import { type Berth, expect, test } from './berth.ts';
 
-const PAGES = ['/', '/workloads', '/projects', '/nodes', '/nodes/node1', '/analytics', '/settings'];
+const PAGES = [
+  '/',
+  '/workloads',
+  '/projects',
+  '/projects/team-a',
+  '/nodes',
+  '/nodes/node1',
+  '/analytics',
+  '/people',
+  '/people?tab=tokens',
+  '/people?tab=audit',
+  '/settings',
+];
 
-const TABS = ['', '?tab=logs', '?tab=events', '?tab=metrics', '?tab=connect'];
+const TABS = ['', '?tab=logs', '?tab=events', '?tab=metrics', '?tab=terminal', '?tab=connect'];
 
 /** Every page, and a workload in each of its views. */
 async function everything(berth: Berth) {
@@ -27,6 +39,7 @@ async function serious(page: Page) {
 
 for (const scheme of ['light', 'dark'] as const) {
   test(`axe finds nothing serious on any page when it is ${scheme}`, async ({ berth, signedIn: page }) => {
+    await berth.join('bob', 'researcher', 'project/team-a');
     await berth.run('submit', 'one', '-p', 'team-a', '-g', '1', '-i', 'berth/quickstart');
     await berth.run('submit', 'two', '-p', 'team-b', '-g', '8', '--workers', '4', '-i', 'berth/quickstart');
     await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });

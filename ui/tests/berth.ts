@@ -46,6 +46,13 @@ export class Berth {
     return readFileSync(join(this.folder, 'token'), 'utf8').trim();
   }
 
+  /** Makes a user with a role, and a token of theirs. */
+  async join(user: string, role: string, scope: string): Promise<string> {
+    await this.run('user', 'create', user);
+    await this.run('role', 'grant', user, role, scope);
+    return (await this.run('token', 'create', 'test', '--user', user)).trim();
+  }
+
   async run(...words: string[]): Promise<string> {
     const { stdout } = await promisify(execFile)(BERTH, words, {
       env: { ...process.env, BERTH_HOME: this.folder },
@@ -102,5 +109,13 @@ export const test = base.extend<{ berth: Berth; signedIn: Page }>({
     await use(page);
   },
 });
+
+/** Signs in as whoever has a token. */
+export async function signIn(page: Page, address: string, token: string) {
+  await page.goto(address);
+  await page.getByLabel('Or sign in with a token').fill(token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('heading', { name: 'Overview' })).toBeVisible();
+}
 
 export { expect };

@@ -92,6 +92,19 @@ test('the scenario of the report, from the page', async ({ berth, page }) => {
     'team-d: 4 of 8 GPUs',
   ]);
 
+  await page
+    .getByRole('navigation')
+    .getByRole('link', { name: /^Workloads/ })
+    .click();
+  await page.getByRole('link', { name: 'a-1-1-jupyter', exact: true }).click();
+  const notebook = page.getByRole('complementary', { name: 'Workload a-1-1-jupyter' });
+  await notebook.getByRole('tab', { name: 'Terminal' }).click();
+  await expect(notebook.getByRole('status')).toContainText('Connected to node');
+  await page.keyboard.type('echo seven times six is $((7 * 6))\n');
+  await expect(notebook.locator('.xterm-rows')).toContainText('seven times six is 42');
+  await notebook.getByRole('button', { name: 'Close', exact: true }).click();
+  await page.getByRole('link', { name: 'Overview', exact: true }).click();
+
   // The owner comes back, typed elsewhere; the page sees the preemption happen without being asked.
   for (const name of ['d-2-gg', 'd-3-gg'])
     await berth.run('submit', name, '-p', 'team-d', '-g', '2', '-i', 'berth/quickstart');

@@ -1,6 +1,6 @@
 //! What happened, and numbers over time.
 
-use crate::{Timestamp, Workload};
+use crate::{ProgressView, Timestamp, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -40,6 +40,9 @@ pub struct Event {
     pub node: Option<String>,
     /// One sentence for people.
     pub message: String,
+    /// How far the workload was, when the event is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Box<ProgressView>>,
     /// The workload as it stands now; in streams that ask for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Box<Workload>>,

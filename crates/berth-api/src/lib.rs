@@ -46,8 +46,8 @@ pub use submit::{
 };
 pub use why::{Held, Remedies, Why};
 pub use workload::{
-    Ended, Eviction, Link, LogQuery, ProgressView, ReportRequest, Status, TaskView, Workload, WorkloadList,
-    WorkloadQuery, World, WorldQuery,
+    Ended, Eviction, Link, LinkQuery, LogQuery, ProgressView, ReportRequest, Status, TaskView, Workload,
+    WorkloadList, WorkloadQuery, World, WorldQuery,
 };
 
 /// The version of the API; part of every path.
@@ -60,6 +60,8 @@ pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 pub const USER_HEADER: &str = "berth-user";
 /// The header with which a page shows that a cookie was given to it, and not to somebody else on the same machine.
 pub const PAGE_HEADER: &str = "berth-page";
+/// The same for a socket: a name in `sec-websocket-protocol` that begins like this and ends in what the header would say.
+pub const PAGE_PROTOCOL: &str = "berth.page.";
 /// The header that tells a page which build of the dashboard the server has.
 pub const DASHBOARD_HEADER: &str = "berth-dashboard";
 /// The header of a list that tells the last event it includes.

@@ -276,6 +276,9 @@ pub struct AuditQuery {
     /// After this entry; the newest when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// Before this entry, the newest of those: one page further back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
     /// At most so many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,

@@ -185,6 +185,16 @@ pub struct WorldQuery {
     pub unlike: Option<String>,
 }
 
+/// To which port a link leads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LinkQuery {
+    /// Which of its ports, as the workload names it; the first when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
 /// A link to a workload's port that is good once, for a browser.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Link {

@@ -39,6 +39,7 @@ pub(crate) struct AuditArgs {
 pub(crate) async fn run(session: &Session, arguments: &AuditArgs) -> anyhow::Result<Exit> {
     let mut query = AuditQuery {
         after: None,
+        before: None,
         limit: Some(arguments.last),
         user: arguments.user.clone(),
         project: arguments.project.clone(),

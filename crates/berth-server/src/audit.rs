@@ -145,8 +145,8 @@ impl Audit {
         written
     }
 
-    /// Entries that fit a query, the oldest first: those after a number, or the newest. What comes after something whose outcome
-    /// is still to come is shown with it, so that whoever goes on from the last has missed nothing.
+    /// Entries that fit a query, the oldest first: those after a number, or the newest, of all or before a number. What comes
+    /// after something whose outcome is still to come is shown with it, so that whoever goes on from the last has missed nothing.
     pub(crate) fn read(
         &self,
         query: &AuditQuery,
@@ -161,6 +161,7 @@ impl Audit {
         let (mut begun, mut found) = (BTreeMap::new(), BTreeMap::new());
         let keep = |found: &mut BTreeMap<u64, AuditEntry>, entry: AuditEntry| {
             let fits = (after + 1..end).contains(&entry.seq)
+                && query.before.is_none_or(|before| entry.seq < before)
                 && query.user.as_ref().is_none_or(|user| entry.user.as_ref() == Some(user))
                 && query.project.as_ref().is_none_or(|project| entry.project.as_ref() == Some(project))
                 && shown(&entry);
@@ -273,6 +274,8 @@ mod tests {
         assert_eq!(seqs(&audit, &AuditQuery::default(), 100), (1..=10).collect::<Vec<_>>());
         assert_eq!(seqs(&audit, &AuditQuery::default(), 3), [8, 9, 10], "the newest");
         assert_eq!(seqs(&audit, &AuditQuery { after: Some(4), ..AuditQuery::default() }, 2), [5, 6]);
+        assert_eq!(seqs(&audit, &AuditQuery { before: Some(8), ..AuditQuery::default() }, 2), [6, 7]);
+        assert_eq!(seqs(&audit, &AuditQuery { before: Some(1), ..AuditQuery::default() }, 2), [0; 0]);
         let of_bob = AuditQuery { user: Some("bob".into()), ..AuditQuery::default() };
         assert!(seqs(&audit, &of_bob, 10).is_empty());
     }

@@ -135,6 +135,7 @@ pub(crate) fn event(seq: u64, at: Time, kind: &str, about: About) -> Event {
         project: about.project,
         node: about.node,
         message: about.message,
+        progress: about.progress,
         now: None,
     }
 }

@@ -79,6 +79,8 @@ fn bad_requests_have_their_problem_and_change_nothing() {
         ("GET", "/api/v1/workloads?project=nobody", "", 404, "not-found"),
         ("GET", "/api/v1/workloads/team-a/nothing/logs", "", 404, "not-found"),
         ("POST", "/api/v1/workloads/team-a/nothing/suspend", "", 404, "not-found"),
+        ("POST", "/api/v1/workloads/team-a/nothing/link?port=web", "", 400, "malformed"),
+        ("GET", "/api/v1/audit?before=yesterday", "", 400, "malformed"),
         ("POST", "/api/v1/nodes/node9/cordon", "", 404, "not-found"),
         ("POST", "/api/v1/nodes/node1/explode", "", 404, "not-found"),
         ("POST", "/api/v1/volumes", r#"{"name":"../x"}"#, 422, "invalid"),

@@ -66,6 +66,29 @@ fn a_session_opens_with_both_halves_only() {
 }
 
 #[test]
+fn a_page_opens_a_socket_with_both_halves_only() {
+    let server = Server::start();
+    let signed_in = sign_in(&server, &format!(r#"{{"token":"{}"}}"#, server.token()));
+    let (cookie, key) = (cookie(&signed_in), signed_in.json()["key"].as_str().expect("a key").to_owned());
+    let open = |cookie: &str, protocols: &str, more: &str| {
+        let request = format!(
+            "GET /api/v1/workloads/team-a/nothing/exec HTTP/1.1\r\nhost: berth\r\nconnection: upgrade\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             cookie: {cookie}\r\nsec-websocket-protocol: {protocols}\r\n{more}\r\n"
+        );
+        server.say(request.as_bytes()).status
+    };
+    let (socket, own) = ("upgrade: websocket\r\n", format!("berth.shell.v1, berth.page.{key}"));
+    assert_eq!(open(&cookie, &own, socket), 404, "it is let in, and finds no such workload");
+    assert_eq!(open(&cookie, &own, &format!("{socket}origin: http://berth\r\n")), 404);
+    assert_eq!(open(&cookie, "berth.shell.v1", socket), 401, "a cookie goes to every port of a machine");
+    assert_eq!(open("", &own, socket), 401);
+    assert_eq!(open(&cookie, "berth.shell.v1, berth.page.0123", socket), 401);
+    assert_eq!(open(&cookie, &own, &format!("{socket}origin: http://elsewhere\r\n")), 401);
+    assert_eq!(open(&cookie, &own, ""), 401, "it is no socket, so it could have sent the header");
+}
+
+#[test]
 fn what_is_no_sign_in_is_refused_with_a_reason() {
     let server = Server::start();
     let workload = berth_server::workload_token(&server.token(), 1);

@@ -28,10 +28,12 @@ let ahead = 0;
 let build: string | undefined;
 let onStale = () => {};
 let onSignedOut = () => {};
+let onRefused = () => {};
 
-export function listen(handlers: { stale: () => void; signedOut: () => void }) {
+export function listen(handlers: { stale: () => void; signedOut: () => void; refused: () => void }) {
   onStale = handlers.stale;
   onSignedOut = handlers.signedOut;
+  onRefused = handlers.refused;
 }
 
 /** The time as the server sees it, so that "3 s ago" holds on a laptop whose clock is wrong. */
@@ -46,6 +48,15 @@ export function keepKey(key: string | null) {
 
 export function hasKey() {
   return localStorage.getItem(KEY) !== null;
+}
+
+/** Opens a socket of the API. It takes no headers, so the key goes as the name of a way of speaking. */
+export function openSocket(path: string, protocol: string): WebSocket {
+  const url = new URL(`/api/v1${path}`, window.location.href);
+  url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+  const socket = new WebSocket(url, [protocol, `berth.page.${localStorage.getItem(KEY) ?? ''}`]);
+  socket.binaryType = 'arraybuffer';
+  return socket;
 }
 
 /** Asks, and gives the answer as it comes: a stream is read by whoever asked. */
@@ -77,6 +88,7 @@ export async function ask(
   if (!response.ok) {
     const failure = await read(response);
     if (response.status === 401 && path !== '/session') onSignedOut();
+    if (response.status === 403) onRefused();
     throw failure;
   }
   return response;

@@ -1068,6 +1068,7 @@ export interface components {
             /** @description The node it is about. */
             node?: string | null;
             now?: components["schemas"]["Workload"] | null;
+            progress?: components["schemas"]["ProgressView"] | null;
             /** @description The project it is about. */
             project?: string | null;
             /**
@@ -2195,6 +2196,8 @@ export interface operations {
             query?: {
                 /** @description After this entry; the newest when absent. */
                 after?: number;
+                /** @description Before this entry, the newest of those: one page further back. */
+                before?: number;
                 /** @description At most so many. */
                 limit?: number;
                 /** @description Of this user. */
@@ -3875,7 +3878,10 @@ export interface operations {
     };
     workloads_link: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Which of its ports, as the workload names it; the first when absent. */
+                port?: number;
+            };
             header?: never;
             path: {
                 project: string;

@@ -75,6 +75,9 @@ export const totals = once(all => {
   return total;
 });
 
+/** What was worked out before. A node on which nothing changed keeps its object, so that whoever shows it need not paint again. */
+let before: ReadonlyMap<string, ReadonlyMap<number, Holding[]>> = new Map();
+
 /** Who is on which device: by node, then by the device's position. */
 export const holdings = once(all => {
   const found = new Map<string, Map<number, Holding[]>>();
@@ -93,8 +96,27 @@ export const holdings = once(all => {
       }
     }
   }
+  for (const [name, node] of found) {
+    const known = before.get(name);
+    if (known && isSame(known, node)) found.set(name, known as Map<number, Holding[]>);
+  }
+  before = found;
   return found;
 });
+
+function isSame(a: ReadonlyMap<number, Holding[]>, b: ReadonlyMap<number, Holding[]>) {
+  if (a.size !== b.size) return false;
+  for (const [device, on] of b) {
+    const known = a.get(device);
+    if (known?.length !== on.length) return false;
+    const same = on.every(({ workload, share, leaves }, index) => {
+      const other = known[index]!;
+      return other.workload === workload && other.share === share && other.leaves === leaves;
+    });
+    if (!same) return false;
+  }
+  return true;
+}
 
 /** GPUs of a node that are given, without what is leaving. */
 export function allocatedOn(devices: ReadonlyMap<number, Holding[]> | undefined) {

@@ -8,6 +8,7 @@ import type {
   Node,
   Project,
   Session,
+  WhoAmI,
   Workload,
   WorkloadList,
 } from '../api/types.ts';
@@ -115,8 +116,8 @@ function rest(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 async function list(signal: AbortSignal) {
-  const [session, cluster, projects, departments, nodes] = await Promise.all([
-    get<Session>('/session', signal),
+  const [who, cluster, projects, departments, nodes] = await Promise.all([
+    get<WhoAmI>('/whoami', signal),
     get<Cluster>('/cluster', signal),
     get<{ items: Project[] }>('/projects', signal),
     get<{ items: Department[] }>('/departments', signal),
@@ -135,7 +136,8 @@ async function list(signal: AbortSignal) {
     if (first) {
       change({
         phase: 'ready',
-        user: session.user,
+        user: who.user,
+        roles: who.roles,
         cluster,
         projects: projects.items,
         departments: departments.items,
@@ -242,12 +244,14 @@ export async function refresh(what: 'owners' | 'nodes') {
       change({ nodes: (await get<{ items: Node[] }>('/nodes', signal)).items });
       return;
     }
-    const [projects, departments, cluster] = await Promise.all([
+    const [projects, departments, cluster, who] = await Promise.all([
       get<{ items: Project[] }>('/projects', signal),
       get<{ items: Department[] }>('/departments', signal),
       get<Cluster>('/cluster', signal),
+      get<WhoAmI>('/whoami', signal),
     ]);
-    change({ projects: projects.items, departments: departments.items, cluster });
+    const { user, roles } = who;
+    change({ projects: projects.items, departments: departments.items, cluster, user, roles });
   } catch {
     // The stream notices when the server is gone, and everything is asked for again then.
   }

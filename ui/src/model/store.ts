@@ -1,7 +1,7 @@
 // Everything the page knows. One value, replaced when something changed; parts that did not change stay the same object,
 // so that whoever shows them need not paint again.
 import { useSyncExternalStore } from 'react';
-import type { Cluster, Department, Event, Node, Project, Samples, Workload } from '../api/types.ts';
+import type { Cluster, Department, Event, Grant, Node, Project, Samples, Workload } from '../api/types.ts';
 
 export type Connection =
   | { state: 'connecting' }
@@ -11,6 +11,8 @@ export type Connection =
 export interface State {
   phase: 'starting' | 'signed-out' | 'loading' | 'ready';
   user: string;
+  /** What the user may do, where. */
+  roles: readonly Grant[];
   connection: Connection;
   cluster: Cluster | null;
   workloads: ReadonlyMap<number, Workload>;
@@ -29,6 +31,7 @@ export interface State {
 const EMPTY: State = {
   phase: 'starting',
   user: '',
+  roles: [],
   connection: { state: 'connecting' },
   cluster: null,
   workloads: new Map(),

@@ -6,7 +6,7 @@ import { csv, save } from '../model/csv.ts';
 import { allocatedOn, busyOf, type Holding, holdings } from '../model/derive.ts';
 import { bytes, gpus, plural } from '../model/format.ts';
 import { refresh } from '../model/live.ts';
-import { may } from '../model/may.ts';
+import { useMay } from '../model/may.ts';
 import { go, here, usePlace } from '../model/router.ts';
 import { useSeries } from '../model/series.ts';
 import { useKnown } from '../model/store.ts';
@@ -14,7 +14,7 @@ import { Chart } from '../parts/chart.tsx';
 import { DeviceGrid } from '../parts/devices.tsx';
 import { Confirm, Drawer } from '../parts/dialog.tsx';
 import { trouble } from '../parts/failure.tsx';
-import { Icon } from '../parts/icon.tsx';
+import { Search } from '../parts/search.tsx';
 import { Button, Empty, Link } from '../parts/small.tsx';
 import { say, sayTrouble } from '../parts/toast.tsx';
 import { Facts } from './workload-details.tsx';
@@ -88,16 +88,7 @@ export default function Nodes() {
         <h1>Nodes</h1>
         <span className="dim">{plural(rows.length, 'node')}</span>
         <span className="room" />
-        <div className="search">
-          <Icon name="search" />
-          <input
-            type="search"
-            placeholder="Name, label, model"
-            aria-label="Search nodes"
-            value={text}
-            onChange={event => set({ q: event.target.value })}
-          />
-        </div>
+        <Search label="Search nodes" hint="Name, label, model" text={text} />
         <select aria-label="State" value={state} onChange={event => set({ state: event.target.value })}>
           <option value="">Any state</option>
           <option>Ready</option>
@@ -191,7 +182,7 @@ const NodeCard = memo(function NodeCard({ node, on }: { node: Node; on: OnNode }
 
 function Actions({ node }: { node: Node }) {
   const [draining, setDraining] = useState(false);
-  if (!may('change-node')) return null;
+  if (!useMay().do('rule')) return null;
   const act = async (action: 'cordon' | 'uncordon' | 'drain') => {
     await call('POST', `/nodes/${encodeURIComponent(node.name)}/${action}`);
     say(

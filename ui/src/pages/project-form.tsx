@@ -4,6 +4,7 @@ import { call } from '../api/client.ts';
 import type { Department, Project, Warned } from '../api/types.ts';
 import { quoted, seconds, time } from '../model/command.ts';
 import { refresh } from '../model/live.ts';
+import { useMay } from '../model/may.ts';
 import { useKnown } from '../model/store.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { sentence, type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
@@ -155,7 +156,7 @@ function Shape(props: {
   fields: FieldKind[];
   settings: Record<string, unknown>;
   /** The field that names what it is part of. */
-  above: { id: 'department' | 'parent'; label: string; options: string[] };
+  above: { id: 'department' | 'parent'; label: string; options: string[]; none: boolean };
   more?: (field: (kind: FieldKind) => ReactNode) => ReactNode;
   onClose: () => void;
 }) {
@@ -163,7 +164,8 @@ function Shape(props: {
   const [before] = useState(() => begin(fields, props.settings));
   const [draft, setDraft] = useState(before);
   const belongs = String(props.settings[above.id] ?? '');
-  const [part, setPart] = useState(belongs);
+  // Whoever sets things below a department only begins there.
+  const [part, setPart] = useState(name === null && !above.none ? (above.options[0] ?? '') : belongs);
   const [newName, setNewName] = useState('');
   const [problem, setProblem] = useState<Trouble | null>(null);
   const [busy, setBusy] = useState(false);
@@ -239,7 +241,7 @@ function Shape(props: {
               onChange={setPart}
               problem={wrong(above.id)}
               options={[
-                { value: '', text: 'none' },
+                ...(above.none || belongs === '' ? [{ value: '', text: 'none' }] : []),
                 ...above.options.map(option => ({ value: option, text: option })),
               ]}
             />
@@ -268,8 +270,16 @@ function Shape(props: {
   );
 }
 
-export function ProjectForm({ of, onClose }: { of: Project | null; onClose: () => void }) {
+/** Departments in which somebody may make or move something. */
+function useSettable(): string[] {
+  const may = useMay();
   const departments = useKnown(known => known.departments);
+  return departments.map(one => one.name).filter(name => may.do('settings', `department/${name}`));
+}
+
+export function ProjectForm({ of, onClose }: { of: Project | null; onClose: () => void }) {
+  const may = useMay();
+  const departments = useSettable();
   return (
     <Shape
       noun="project"
@@ -279,7 +289,8 @@ export function ProjectForm({ of, onClose }: { of: Project | null; onClose: () =
       above={{
         id: 'department',
         label: 'Department',
-        options: departments.map(department => department.name),
+        options: departments,
+        none: may.do('settings'),
       }}
       onClose={onClose}
     />
@@ -287,15 +298,15 @@ export function ProjectForm({ of, onClose }: { of: Project | null; onClose: () =
 }
 
 export function DepartmentForm({ of, onClose }: { of: Department | null; onClose: () => void }) {
-  const departments = useKnown(known => known.departments);
-  const others = departments.map(department => department.name).filter(name => name !== of?.name);
+  const may = useMay();
+  const others = useSettable().filter(name => name !== of?.name);
   return (
     <Shape
       noun="department"
       name={of?.name ?? null}
       fields={AMOUNTS}
       settings={(of?.settings ?? {}) as Record<string, unknown>}
-      above={{ id: 'parent', label: 'Part of', options: others }}
+      above={{ id: 'parent', label: 'Part of', options: others, none: may.do('settings') }}
       onClose={onClose}
     />
   );

@@ -6,13 +6,15 @@ import { csv, save } from '../model/csv.ts';
 import { byProject, sum } from '../model/derive.ts';
 import { gpus } from '../model/format.ts';
 import { refresh } from '../model/live.ts';
-import { may } from '../model/may.ts';
+import { useMay } from '../model/may.ts';
+import { go, here, usePlace } from '../model/router.ts';
 import { useKnown } from '../model/store.ts';
 import { Confirm } from '../parts/dialog.tsx';
 import { QuotaBar } from '../parts/quota.tsx';
 import { Button, Copyable, Empty, Link, ProjectName } from '../parts/small.tsx';
 import { type Column, type Sort, sorted, Table } from '../parts/table.tsx';
 import { say } from '../parts/toast.tsx';
+import { ProjectDrawer } from './project-drawer.tsx';
 import { DepartmentForm, ProjectForm } from './project-form.tsx';
 
 interface ProjectRow {
@@ -37,13 +39,17 @@ export default function Projects() {
   const projects = useKnown(known => known.projects);
   const departments = useKnown(known => known.departments);
   const nodes = useKnown(known => known.nodes);
+  const place = usePlace();
+  const may = useMay();
   const [open, setOpen] = useState<Open | null>(null);
+  const shownProject = projects.find(project => project.name === place.parts[1]);
   const total = nodes.reduce((all, node) => all + node.devices.length, 0);
   const promised = projects.reduce((all, project) => sum(all, project.settings.quota ?? 0), 0);
   const close = () => setOpen(null);
   const remove = async (path: string, name: string) => {
     await call('DELETE', path);
     say(`${name} is deleted`);
+    go(here('/projects'));
     await refresh('owners');
   };
   return (
@@ -54,7 +60,7 @@ export default function Projects() {
           {gpus(promised)} of {total} GPUs promised
         </span>
         <span className="room" />
-        {may('change-project') && (
+        {may.somewhere('settings') && (
           <>
             <Button icon="plus" onClick={() => setOpen({ what: 'department', of: null })}>
               New department
@@ -75,6 +81,15 @@ export default function Projects() {
       )}
       <ProjectTable onOpen={setOpen} />
       {departments.length > 0 && <DepartmentTable onOpen={setOpen} />}
+      {shownProject && (
+        <ProjectDrawer
+          key={shownProject.name}
+          project={shownProject}
+          onClose={() => go(here('/projects'))}
+          onChange={() => setOpen({ what: 'project', of: shownProject })}
+          onDelete={() => setOpen({ what: 'delete-project', of: shownProject })}
+        />
+      )}
       {open?.what === 'project' && <ProjectForm of={open.of} onClose={close} />}
       {open?.what === 'department' && <DepartmentForm of={open.of} onClose={close} />}
       {open?.what === 'delete-project' && (
@@ -102,6 +117,7 @@ export default function Projects() {
 }
 
 function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
+  const may = useMay();
   const projects = useKnown(known => known.projects);
   const workloads = useKnown(known => known.workloads);
   const [sort, setSort] = useState<Sort>({ by: 'name', down: false });
@@ -141,13 +157,7 @@ function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
         title: 'Project',
         width: 140,
         show: row => (
-          <button
-            type="button"
-            className="as-link"
-            onClick={() => onOpen({ what: 'project', of: row.project })}
-          >
-            <ProjectName name={row.project.name} />
-          </button>
+          <ProjectName name={row.project.name} to={`/projects/${encodeURIComponent(row.project.name)}`} />
         ),
         value: row => row.project.name,
       },
@@ -235,7 +245,7 @@ function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
         value: row => row.waiting,
       },
     ];
-    if (may('change-project')) {
+    if (may.somewhere('settings')) {
       all.push({
         id: 'actions',
         title: 'Actions',
@@ -243,29 +253,30 @@ function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
         width: 104,
         align: 'right',
         phone: false,
-        show: row => (
-          <span className="row-actions">
-            <Button
-              small
-              kind="plain"
-              icon="edit"
-              label={`Change ${row.project.name}`}
-              onClick={() => onOpen({ what: 'project', of: row.project })}
-            />
-            <Button
-              small
-              kind="plain"
-              icon="trash"
-              label={`Delete ${row.project.name}`}
-              onClick={() => onOpen({ what: 'delete-project', of: row.project })}
-            />
-          </span>
-        ),
+        show: row =>
+          may.do('settings', `project/${row.project.name}`) && (
+            <span className="row-actions">
+              <Button
+                small
+                kind="plain"
+                icon="edit"
+                label={`Change ${row.project.name}`}
+                onClick={() => onOpen({ what: 'project', of: row.project })}
+              />
+              <Button
+                small
+                kind="plain"
+                icon="trash"
+                label={`Delete ${row.project.name}`}
+                onClick={() => onOpen({ what: 'delete-project', of: row.project })}
+              />
+            </span>
+          ),
         value: () => null,
       });
     }
     return all;
-  }, [onOpen]);
+  }, [onOpen, may]);
   const ordered = useMemo(() => sorted(rows, columns, sort), [rows, columns, sort]);
   const file = () => {
     const kept = columns.filter(column => column.id !== 'actions' && column.id !== 'share');
@@ -309,6 +320,7 @@ function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
 }
 
 function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
+  const may = useMay();
   const departments = useKnown(known => known.departments);
   const columns = useMemo((): Column<Department>[] => {
     return [
@@ -316,11 +328,14 @@ function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
         id: 'name',
         title: 'Department',
         width: 150,
-        show: of => (
-          <button type="button" className="as-link" onClick={() => onOpen({ what: 'department', of })}>
-            {of.name}
-          </button>
-        ),
+        show: of =>
+          may.setDepartment(of) ? (
+            <button type="button" className="as-link" onClick={() => onOpen({ what: 'department', of })}>
+              {of.name}
+            </button>
+          ) : (
+            of.name
+          ),
         value: of => of.name,
       },
       {
@@ -396,7 +411,7 @@ function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
         align: 'right',
         phone: false,
         show: of =>
-          may('change-project') && (
+          may.setDepartment(of) && (
             <Button
               small
               kind="plain"
@@ -408,7 +423,7 @@ function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
         value: () => null,
       },
     ];
-  }, [onOpen]);
+  }, [onOpen, may]);
   return (
     <section className="panel" aria-labelledby="departments">
       <div className="panel-head">

@@ -3,7 +3,8 @@ import { useState } from 'react';
 import { exact } from '../model/format.ts';
 import { signOut } from '../model/live.ts';
 import { useKnown } from '../model/store.ts';
-import { Ago, Button, Copyable, Empty } from '../parts/small.tsx';
+import { whereIs } from '../parts/roles.tsx';
+import { Ago, Button, Copyable, Empty, Link } from '../parts/small.tsx';
 import { Facts } from './workload-details.tsx';
 import { EventList } from './workload-events.tsx';
 
@@ -23,6 +24,7 @@ function currentTheme(): Theme {
 export default function Settings() {
   const cluster = useKnown(known => known.cluster);
   const user = useKnown(known => known.user);
+  const roles = useKnown(known => known.roles);
   const events = useKnown(known => known.events);
   const [theme, setTheme] = useState(currentTheme);
   const choose = (theme: Theme) => {
@@ -46,7 +48,28 @@ export default function Settings() {
             <h2 id="you">You</h2>
           </div>
           <div className="settings-body">
-            <Facts rows={[['Signed in as', user]]} />
+            <Facts
+              rows={[
+                ['Signed in as', user],
+                [
+                  'Roles',
+                  <ul key="roles">
+                    {roles.map(grant => (
+                      <li key={`${grant.role} ${grant.scope}`}>
+                        {grant.role} <span className="dim">{whereIs(grant.scope)}</span>
+                      </li>
+                    ))}
+                    {roles.length === 0 && <li>none; ask whoever leads a project for one</li>}
+                  </ul>,
+                ],
+                [
+                  'Tokens',
+                  <Link key="tokens" to="/people?tab=tokens">
+                    yours, and new ones
+                  </Link>,
+                ],
+              ]}
+            />
             <div className="section">
               <h3 id="theme">Colours</h3>
               <fieldset className="segments" aria-labelledby="theme">
@@ -66,8 +89,8 @@ export default function Settings() {
               <h3>Keys</h3>
               <p className="dim">
                 <kbd>/</kbd> searches; <kbd>g</kbd> and then <kbd>o</kbd> <kbd>w</kbd> <kbd>p</kbd>{' '}
-                <kbd>n</kbd> <kbd>a</kbd> <kbd>s</kbd> goes to a page; <kbd>Esc</kbd> closes; arrow keys go
-                through rows, tabs and charts.
+                <kbd>n</kbd> <kbd>a</kbd> <kbd>u</kbd> <kbd>s</kbd> goes to a page; <kbd>Esc</kbd> closes;
+                arrow keys go through rows, tabs and charts.
               </p>
             </div>
             <div className="actions">

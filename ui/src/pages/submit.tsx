@@ -4,6 +4,7 @@ import { call } from '../api/client.ts';
 import type { Kind, Preview, Submitted, WorkloadRequest } from '../api/types.ts';
 import { quoted, seconds, split, submitCommand, time } from '../model/command.ts';
 import { seen } from '../model/live.ts';
+import { useMay } from '../model/may.ts';
 import { go } from '../model/router.ts';
 import { useKnown } from '../model/store.ts';
 import { Dialog } from '../parts/dialog.tsx';
@@ -172,7 +173,10 @@ function lower(draft: Draft): { request: WorkloadRequest; problems: Problems } {
 }
 
 export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClose: () => void }) {
-  const projects = useKnown(known => known.projects);
+  const may = useMay();
+  const projects = useKnown(known => known.projects).filter(project =>
+    may.do('submit', `project/${project.name}`),
+  );
   const nodes = useKnown(known => known.nodes);
   const [draft, setDraft] = useState(() => begin(from, projects[0]?.name ?? ''));
   const [tried, setTried] = useState(false);

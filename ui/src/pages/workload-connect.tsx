@@ -1,40 +1,41 @@
-import { call, workloadPath } from '../api/client.ts';
+// How to get to a workload: its pages, and what to type.
+import { useState } from 'react';
+import { call, withQuery, workloadPath } from '../api/client.ts';
 import type { Workload } from '../api/types.ts';
 import { quoted } from '../model/command.ts';
 import { isFinal } from '../model/status.ts';
 import { trouble } from '../parts/failure.tsx';
-import { Button, Copyable, Empty } from '../parts/small.tsx';
+import { Button, Copyable, Empty, Link } from '../parts/small.tsx';
 import { sayTrouble } from '../parts/toast.tsx';
 
-export function WorkloadConnect({ workload }: { workload: Workload }) {
+export function WorkloadConnect({ workload, enters }: { workload: Workload; enters: boolean }) {
   const which = `${quoted(workload.name)} -p ${quoted(workload.project)}`;
-  const urls = workload.urls ?? [];
+  const ports = workload.request.ports ?? [];
   const runs = workload.status === 'Running';
   return (
     <>
-      {urls.length > 0 && (
+      {enters && runs && ports.length > 0 && (
         <div className="section">
           <h3>In the browser</h3>
-          {runs && (
-            <div className="actions">
-              <Button icon="link" onClick={() => void open(workload)}>
-                Open
-              </Button>
-            </div>
-          )}
-          {urls.map(url => (
-            <Copyable key={url} text={url} />
+          {ports.map((port, at) => (
+            <Port key={port} workload={workload} port={port} url={workload.urls?.[at]} />
           ))}
+          <p className="dim">A link is good once, for whoever opens it first.</p>
         </div>
       )}
-      {runs ? (
+      {enters && runs && (
         <div className="section">
           <h3>In a terminal</h3>
+          <p>
+            <Link to={`/workloads/${workload.id}?tab=terminal`}>Open one in this page</Link>, or type:
+          </p>
           <Copyable text={`berth bash ${which}`} />
           <Copyable text={`berth exec ${which} -- nvidia-smi`} />
-          {urls.length > 0 && <Copyable text={`berth url ${which}`} />}
+          {ports.length > 0 && <Copyable text={`berth url ${which}`} />}
+          <Copyable text={`berth port-forward ${which} ${ports[0] ?? 8888}`} />
         </div>
-      ) : (
+      )}
+      {!runs && (
         <Empty title={isFinal(workload.status) ? 'It is over' : 'It does not run yet'}>
           <p>One can connect while it runs.</p>
         </Empty>
@@ -49,12 +50,33 @@ export function WorkloadConnect({ workload }: { workload: Workload }) {
   );
 }
 
-/** A page of a workload is opened by a link that is good once; what it may do ends with its own address. */
-async function open(workload: Workload) {
-  try {
-    const { body } = await call<{ url: string }>('POST', workloadPath(workload, '/link'));
-    if (/^https?:\/\//.test(body.url)) window.open(body.url, '_blank', 'noopener,noreferrer');
-  } catch (error) {
-    sayTrouble(trouble(error));
-  }
+/** A port that it declared. A page of a workload is opened by a link that is good once; what it may do ends with its own address. */
+function Port({ workload, port, url }: { workload: Workload; port: number; url: string | undefined }) {
+  const [link, setLink] = useState<string | null>(null);
+  const make = async () => {
+    const { body } = await call<{ url: string }>(
+      'POST',
+      withQuery(workloadPath(workload, '/link'), { port }),
+    );
+    if (!/^https?:\/\//.test(body.url)) throw new Error('the server made no link');
+    return body.url;
+  };
+  const tell = (error: unknown) => sayTrouble(trouble(error));
+  const open = () => make().then(made => window.open(made, '_blank', 'noopener,noreferrer'), tell);
+  return (
+    <div className="port">
+      <span>
+        Port <b>{port}</b>
+      </span>
+      <div className="actions">
+        <Button small icon="link" label={`Open port ${port}`} onClick={() => void open()}>
+          Open
+        </Button>
+        <Button small label={`Make a link to port ${port}`} onClick={() => void make().then(setLink, tell)}>
+          Link
+        </Button>
+      </div>
+      <Copyable text={link ?? url ?? ''} label={`Copy the address of port ${port}`} />
+    </div>
+  );
 }

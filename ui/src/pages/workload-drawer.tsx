@@ -3,7 +3,7 @@ import { useEffect, useState } from 'react';
 import { call, get, workloadPath } from '../api/client.ts';
 import type { Workload, WorkloadRequest } from '../api/types.ts';
 import { seen } from '../model/live.ts';
-import { may } from '../model/may.ts';
+import { useMay } from '../model/may.ts';
 import { go, here, usePlace } from '../model/router.ts';
 import { isFinal } from '../model/status.ts';
 import { useKnown } from '../model/store.ts';
@@ -17,6 +17,7 @@ import { WorkloadDetails } from './workload-details.tsx';
 import { WorkloadEvents } from './workload-events.tsx';
 import { WorkloadLogs } from './workload-logs.tsx';
 import { WorkloadMetrics } from './workload-metrics.tsx';
+import { WorkloadTerminal } from './workload-terminal.tsx';
 
 export function WorkloadDrawer(props: {
   id: number;
@@ -34,6 +35,7 @@ export function WorkloadDrawer(props: {
     get<Workload>(`/workloads/${props.id}`).then(setAsked, error => setProblem(trouble(error)));
   }, [isListed, props.id]);
   const workload = listed ?? asked;
+  const may = useMay();
   if (!workload) {
     return (
       <Drawer title={<h2>Workload {props.id}</h2>} label="Workload" onClose={props.onClose}>
@@ -43,8 +45,11 @@ export function WorkloadDrawer(props: {
       </Drawer>
     );
   }
+  const enters = may.work(workload);
+  const tab = place.query.get('tab') ?? 'details';
   return (
     <Drawer
+      wide={enters && tab === 'terminal'}
       label={`Workload ${workload.name}`}
       title={<Title workload={workload} />}
       actions={<Actions workload={workload} onClone={props.onClone} />}
@@ -52,14 +57,28 @@ export function WorkloadDrawer(props: {
     >
       <Tabs
         label="About the workload"
-        at={place.query.get('tab') ?? 'details'}
+        at={tab}
         onChange={tab => go(here(null, { tab: tab === 'details' ? null : tab }), 'replace')}
         tabs={[
           { id: 'details', title: 'Details', show: () => <WorkloadDetails workload={workload} /> },
           { id: 'logs', title: 'Logs', show: () => <WorkloadLogs workload={workload} /> },
           { id: 'events', title: 'Events', show: () => <WorkloadEvents workload={workload} /> },
           { id: 'metrics', title: 'Metrics', show: () => <WorkloadMetrics workload={workload} /> },
-          { id: 'connect', title: 'Connect', show: () => <WorkloadConnect workload={workload} /> },
+          ...(enters
+            ? [
+                {
+                  id: 'terminal',
+                  title: 'Terminal',
+                  show: () => <WorkloadTerminal workload={workload} />,
+                  keep: true,
+                },
+              ]
+            : []),
+          {
+            id: 'connect',
+            title: 'Connect',
+            show: () => <WorkloadConnect workload={workload} enters={enters} />,
+          },
         ]}
       />
     </Drawer>
@@ -82,6 +101,8 @@ function Title({ workload }: { workload: Workload }) {
 
 function Actions({ workload, onClone }: { workload: Workload; onClone: (request: WorkloadRequest) => void }) {
   const [deleting, setDeleting] = useState(false);
+  const may = useMay();
+  const mayWork = may.work(workload);
   const act = async (verb: 'suspend' | 'resume') => {
     try {
       const { body } = await call<Workload>('POST', workloadPath(workload, `/${verb}`));
@@ -112,14 +133,16 @@ function Actions({ workload, onClone }: { workload: Workload; onClone: (request:
   const ends = workload.status === 'Terminating';
   return (
     <>
-      {may('change-workload', workload.project) && !over && !ends && workload.status !== 'Suspended' && (
+      {mayWork && !over && !ends && workload.status !== 'Suspended' && (
         <Button icon="pause" label="Suspend" onClick={() => void act('suspend')} />
       )}
-      {may('change-workload', workload.project) && workload.status === 'Suspended' && (
+      {mayWork && workload.status === 'Suspended' && (
         <Button icon="play" label="Resume" onClick={() => void act('resume')} />
       )}
-      {may('submit', workload.project) && <Button icon="clone" label="Clone" onClick={() => void clone()} />}
-      {may('change-workload', workload.project) && !ends && workload.status !== 'Deleted' && (
+      {may.do('submit', `project/${workload.project}`) && (
+        <Button icon="clone" label="Clone" onClick={() => void clone()} />
+      )}
+      {mayWork && !ends && workload.status !== 'Deleted' && (
         <Button icon="trash" label="Delete" kind="danger" onClick={() => setDeleting(true)} />
       )}
       {deleting && (

@@ -1,11 +1,17 @@
-// What a workload says of itself. The API knows the newest values; what came before is what this page has seen.
-import { useEffect, useRef, useState } from 'react';
-import type { Progress, Workload } from '../api/types.ts';
+// What a workload says of itself: the newest values, and how they came to be. Every report is drawn while somebody looks;
+// of those before, one in ten seconds is kept.
+import { useEffect, useMemo, useState } from 'react';
+import { get, serverNow, withQuery } from '../api/client.ts';
+import type { Event, Progress, Workload } from '../api/types.ts';
+import { csv, save } from '../model/csv.ts';
 import { span } from '../model/format.ts';
-import { Ago, Copyable, Empty } from '../parts/small.tsx';
-import { Spark } from '../parts/spark.tsx';
+import type { Point } from '../model/series.ts';
+import { Chart } from '../parts/chart.tsx';
+import { Ago, Button, Copyable, Empty } from '../parts/small.tsx';
 
-const SEEN_MAX = 240;
+const KEPT_MAX = 2000;
+/** What counts up by itself says nothing as a line. */
+const NOT_DRAWN = new Set(['time left']);
 
 function values(progress: Progress): [string, string][] {
   const parts: [string, string | null][] = [
@@ -25,21 +31,44 @@ function of(value: number, all: number | null | undefined) {
   return all == null ? String(value) : `${value} / ${all}`;
 }
 
+/** Reports by time, the oldest first, each once. */
+function useHistory(workload: Workload): Progress[] {
+  const [history, setHistory] = useState<Progress[]>([]);
+  const { id, progress } = workload;
+  const add = (more: Progress[]) =>
+    setHistory(known => {
+      const all = new Map([...known, ...more].map(report => [report.at ?? '', report]));
+      return [...all.values()].sort((a, b) => (a.at ?? '').localeCompare(b.at ?? '')).slice(-KEPT_MAX);
+    });
+  useEffect(() => {
+    const path = withQuery('/events', { workload: id, last: 1000 });
+    get<{ items: Event[] }>(path).then(
+      page => add(page.items.flatMap(event => event.progress ?? [])),
+      () => {},
+    );
+  }, [id]);
+  useEffect(() => {
+    if (progress) add([progress]);
+  }, [progress]);
+  return history;
+}
+
 export function WorkloadMetrics({ workload }: { workload: Workload }) {
   const progress = workload.progress;
-  const history = useRef(new Map<string, number[]>());
-  const [, paint] = useState(0);
-  useEffect(() => {
-    if (!progress) return;
-    for (const [name, text] of values(progress)) {
-      const value = Number.parseFloat(text);
-      if (Number.isNaN(value) || name === 'time left') continue;
-      const seen = history.current.get(name) ?? [];
-      seen.push(value);
-      history.current.set(name, seen.slice(-SEEN_MAX));
+  const history = useHistory(workload);
+  const lines = useMemo(() => {
+    const found = new Map<string, Point[]>();
+    for (const report of history) {
+      for (const [name, text] of values(report)) {
+        const value = Number.parseFloat(text);
+        if (Number.isNaN(value) || NOT_DRAWN.has(name)) continue;
+        const points = found.get(name) ?? [];
+        points.push([Date.parse(report.at ?? ''), value]);
+        found.set(name, points);
+      }
     }
-    paint(count => count + 1);
-  }, [progress]);
+    return [...found].filter(([, points]) => points.length > 1);
+  }, [history]);
   if (!progress) {
     return (
       <Empty title="It has not reported anything">
@@ -49,6 +78,14 @@ export function WorkloadMetrics({ workload }: { workload: Workload }) {
       </Empty>
     );
   }
+  const file = () => {
+    const names = [...new Set(history.flatMap(report => values(report).map(([name]) => name)))];
+    const rows = history.map(report => {
+      const told = new Map(values(report));
+      return [report.at, ...names.map(name => told.get(name) ?? null)];
+    });
+    save(`${workload.name}-metrics.csv`, csv(['at', ...names], rows));
+  };
   return (
     <>
       <div className="cards">
@@ -56,13 +93,42 @@ export function WorkloadMetrics({ workload }: { workload: Workload }) {
           <div className="card" key={name}>
             <span>{name}</span>
             <b title={text}>{text}</b>
-            <Spark values={history.current.get(name) ?? []} label={`${name} since this was opened`} />
           </div>
         ))}
       </div>
-      <p className="dim">
-        Last reported <Ago at={progress.at} />
-      </p>
+      <div className="actions">
+        <p className="dim">
+          Last reported <Ago at={progress.at} />
+        </p>
+        <Button small icon="file" onClick={file}>
+          CSV
+        </Button>
+      </div>
+      {lines.map(([name, points]) => (
+        <MetricChart key={name} name={name} points={points} />
+      ))}
     </>
+  );
+}
+
+function MetricChart({ name, points }: { name: string; points: Point[] }) {
+  const first = points[0]![0];
+  const last = points.at(-1)![0];
+  const line = useMemo(() => [{ name, colour: 'var(--p0)', points }], [name, points]);
+  const highest = Math.max(...points.map(([, value]) => value));
+  return (
+    <div className="section">
+      <h3>{name}</h3>
+      <div className="panel">
+        <Chart
+          label={name}
+          lines={line}
+          from={first}
+          to={Math.min(Math.max(last, first + 1000), serverNow())}
+          most={highest > 0 ? highest : 1}
+          height={130}
+        />
+      </div>
+    </div>
   );
 }

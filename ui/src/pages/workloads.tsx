@@ -4,13 +4,13 @@ import type { Workload, WorkloadRequest } from '../api/types.ts';
 import { csv, save } from '../model/csv.ts';
 import { plural } from '../model/format.ts';
 import { loadOlder } from '../model/live.ts';
-import { may } from '../model/may.ts';
+import { useMay } from '../model/may.ts';
 import { go, here, usePlace } from '../model/router.ts';
 import { isFinal, isPlaced, isWaiting } from '../model/status.ts';
 import { useKnown } from '../model/store.ts';
 import { CheckField } from '../parts/field.tsx';
-import { Icon } from '../parts/icon.tsx';
 import { Popover } from '../parts/menu.tsx';
+import { Search } from '../parts/search.tsx';
 import { Button, Copyable, Empty } from '../parts/small.tsx';
 import { type Sort, sorted, Table } from '../parts/table.tsx';
 import { Submit } from './submit.tsx';
@@ -61,6 +61,7 @@ function useColumns(): [Set<string>, (id: string, shown: boolean) => void] {
 
 export default function Workloads() {
   const place = usePlace();
+  const may = useMay();
   const all = useKnown(known => known.workloads);
   const hasOlder = useKnown(known => known.hasOlder);
   const [shownColumns, setColumn] = useColumns();
@@ -112,23 +113,14 @@ export default function Workloads() {
           {plural(rows.length, 'workload')}
         </span>
         <span className="room" />
-        {may('submit') && (
+        {may.somewhere('submit') && (
           <Button kind="primary" icon="plus" onClick={() => setSubmitting('new')}>
             Submit
           </Button>
         )}
       </div>
       <div className="page-head">
-        <div className="search">
-          <Icon name="search" />
-          <input
-            type="search"
-            placeholder="Search  (press /)"
-            aria-label="Search workloads"
-            value={text}
-            onChange={event => set({ q: event.target.value })}
-          />
-        </div>
+        <Search label="Search workloads" hint="Search  (press /)" text={text} />
         <fieldset className="segments" aria-label="Which workloads">
           {SHOWS.map(option => (
             <button
@@ -183,7 +175,7 @@ export default function Workloads() {
           onSort={next => set({ sort: `${next.down ? '-' : ''}${next.by}` })}
           onOpen={open}
           open={id}
-          empty={isFiltered ? <NothingFits /> : <NothingYet />}
+          empty={isFiltered ? <NothingFits /> : <NothingYet submits={may.somewhere('submit')} />}
         />
         {hasOlder && (show.id === 'finished' || show.id === 'all') && (
           <div className="table-foot">
@@ -216,11 +208,15 @@ function NothingFits() {
   );
 }
 
-function NothingYet() {
+function NothingYet({ submits }: { submits: boolean }) {
   return (
     <Empty title="No workload is unfinished">
-      <p>Submit one here, or type it; this small trainer needs no image of your own:</p>
-      <Copyable text="berth submit hello -g 1 -i berth/quickstart" />
+      {submits && (
+        <>
+          <p>Submit one here, or type it; this small trainer needs no image of your own:</p>
+          <Copyable text="berth submit hello -g 1 -i berth/quickstart" />
+        </>
+      )}
     </Empty>
   );
 }

@@ -68,6 +68,7 @@ export function Confirm(props: {
 export function Drawer(props: {
   title: ReactNode;
   label: string;
+  wide?: boolean;
   onClose: () => void;
   actions?: ReactNode;
   children: ReactNode;
@@ -94,7 +95,12 @@ export function Drawer(props: {
     return () => window.removeEventListener('keydown', close);
   }, [onClose]);
   return (
-    <aside ref={panel} className="drawer" aria-label={props.label} tabIndex={-1}>
+    <aside
+      ref={panel}
+      className={`drawer ${props.wide ? 'wide' : ''}`}
+      aria-label={props.label}
+      tabIndex={-1}
+    >
       <header>
         <div className="drawer-title">{props.title}</div>
         <div className="drawer-actions">

@@ -32,6 +32,8 @@ export function TroubleNote({ of }: { of: Trouble | null }) {
 
 /** The API speaks in clauses; a note is a sentence. */
 export function sentence(text: string) {
-  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  // A name at its beginning is written as it is.
+  const isName = /^[^\s/]+\/\S/.test(text);
+  const begun = isName ? text : text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?`]$/.test(begun) ? begun : `${begun}.`;
 }

@@ -1,9 +1,11 @@
-import { type KeyboardEvent, type ReactNode, useId } from 'react';
+import { type KeyboardEvent, type ReactNode, useId, useState } from 'react';
 
 export interface Tab {
   id: string;
   title: string;
   show: () => ReactNode;
+  /** Goes on unseen when another is looked at. */
+  keep?: boolean;
 }
 
 /** One of several views; arrow keys go from one to the next. */
@@ -20,6 +22,9 @@ export function Tabs({
 }) {
   const prefix = useId();
   const current = tabs.find(tab => tab.id === at) ?? tabs[0]!;
+  const [kept, setKept] = useState<readonly string[]>([]);
+  if (current.keep && !kept.includes(current.id)) setKept([...kept, current.id]);
+  const there = tabs.filter(tab => tab === current || (tab.keep && kept.includes(tab.id)));
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;
@@ -37,7 +42,7 @@ export function Tabs({
             role="tab"
             id={`${prefix}-${tab.id}`}
             aria-selected={tab === current}
-            aria-controls={`${prefix}-panel`}
+            aria-controls={`${prefix}-${tab.id}-panel`}
             tabIndex={tab === current ? 0 : -1}
             onClick={() => onChange(tab.id)}
           >
@@ -45,14 +50,18 @@ export function Tabs({
           </button>
         ))}
       </div>
-      <div
-        className="tab-panel"
-        role="tabpanel"
-        id={`${prefix}-panel`}
-        aria-labelledby={`${prefix}-${current.id}`}
-      >
-        {current.show()}
-      </div>
+      {there.map(tab => (
+        <div
+          key={tab.id}
+          className="tab-panel"
+          role="tabpanel"
+          id={`${prefix}-${tab.id}-panel`}
+          aria-labelledby={`${prefix}-${tab.id}`}
+          hidden={tab !== current}
+        >
+          {tab.show()}
+        </div>
+      ))}
     </>
   );
 }

@@ -20,8 +20,18 @@ struct File {
 include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 
 /// Addresses of its pages; each is the same file, which looks at its address.
-const PAGES: [&str; 8] =
-    ["/", "/workloads", "/workloads/{id}", "/projects", "/nodes", "/nodes/{name}", "/analytics", "/settings"];
+const PAGES: [&str; 10] = [
+    "/",
+    "/workloads",
+    "/workloads/{id}",
+    "/projects",
+    "/projects/{name}",
+    "/nodes",
+    "/nodes/{name}",
+    "/analytics",
+    "/people",
+    "/settings",
+];
 
 /// Everything comes from this server, and nothing that is shown can become a script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \

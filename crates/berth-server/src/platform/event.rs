@@ -5,7 +5,7 @@ use super::{
     record::{Stop, VolumeRecord, Warning},
 };
 use crate::platform::TaskReport;
-use berth_api::WorkloadRequest;
+use berth_api::{ProgressView, WorkloadRequest};
 use berth_types::{
     Action, Department, DepartmentId, Node, NodeId, Project, ProjectId, Span, Time, Workload, WorkloadId,
 };
@@ -154,6 +154,9 @@ pub(crate) struct About {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) warning: bool,
     pub(crate) message: String,
+    /// What a workload said of itself, so that its numbers can be drawn over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<Box<ProgressView>>,
 }
 
 /// An event as it lies in the log.

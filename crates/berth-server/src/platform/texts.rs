@@ -44,6 +44,9 @@ impl Platform {
             about.workload = Some(self.full_name(record.id));
             about.workload_id = Some(record.id.0);
             about.project = Some(record.request.project.clone());
+            if let Happened::Progressed { report, .. } = happened {
+                about.progress = Some(Box::new(super::view::progress(report, None)));
+            }
         }
         about.warning = match happened {
             Happened::Warned { .. } => true,

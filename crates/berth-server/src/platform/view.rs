@@ -372,7 +372,7 @@ fn eviction(record: &super::record::EvictionRecord) -> Eviction {
     }
 }
 
-fn progress(report: &TaskReport, started: Option<Time>) -> ProgressView {
+pub(super) fn progress(report: &TaskReport, started: Option<Time>) -> ProgressView {
     let percent = report.percent();
     // Without its own word, time left follows from the pace since this run began.
     let left = report.left.map(Span::as_secs).or_else(|| {

@@ -21,7 +21,7 @@ use super::{
     guard::{may_enter, shut_out},
     ports::dial,
     shell::{Worker, worker},
-    state::{Answer, AppState, Caller},
+    state::{Answer, AppState, Caller, Query},
 };
 use crate::{
     auth::{Identity, new_token},
@@ -33,7 +33,7 @@ use axum::{
     http::{HeaderValue, StatusCode, Uri, header, uri::PathAndQuery},
     response::{IntoResponse, Response},
 };
-use berth_api::{Code, Link, Problem};
+use berth_api::{Code, Link, LinkQuery, Problem};
 use berth_types::WorkloadId;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -44,24 +44,31 @@ pub(super) const TICKET: &str = "berth-ticket";
 
 /// Make a link to a workload's port that is good once, for a browser
 #[utoipa::path(post, path = "/api/v1/workloads/{project}/{name}/link", tag = "workloads",
-    params(("project" = String, Path), ("name" = String, Path)),
+    params(("project" = String, Path), ("name" = String, Path), LinkQuery),
     responses((status = 200, body = Link), (status = "4XX", body = Problem)))]
 pub(crate) async fn link(
     State(state): State<AppState>,
     Caller(person): Caller,
     Path((project, name)): Path<(String, String)>,
+    Query(query): Query<LinkQuery>,
 ) -> Result<Response, ApiError> {
     let found = super::workloads::find(&state, &project, &name).await?;
     let super::workloads::Found::Unfinished(workload) = found else {
         let text = format!("{project}/{name} is over, and listens no more");
         return Err(ApiError(Problem::new(Code::WrongState, text)));
     };
-    let (url, _) = state
+    let (found, _) = state
         .read(|platform| {
-            platform.record(workload).and_then(|record| platform.urls(record).into_iter().next())
+            let record = platform.record(workload)?;
+            let mut urls = record.request.ports.iter().zip(platform.urls(record));
+            urls.find(|(port, _)| query.port.is_none_or(|wanted| wanted == **port)).map(|(_, url)| url)
         })
         .await;
-    let Some(url) = url else {
+    let Some(url) = found else {
+        if let Some(port) = query.port {
+            let text = format!("{project}/{name} does not declare port {port}");
+            return Err(ApiError(Problem::invalid("port", text)));
+        }
         let text = format!("{project}/{name} declares no port");
         let hint = "a port is declared with `berth submit --port`; `berth port-forward` reaches any port";
         return Err(ApiError(Problem::new(Code::WrongState, text).hint(hint)));

@@ -305,6 +305,8 @@ fn progress_is_the_newest_and_is_written_seldom() {
     assert_eq!(world.view("a").progress.and_then(|progress| progress.percent), Some(50));
     let written = world.log.iter().filter(|(_, logged)| logged.happened.kind() == "progressed").count();
     assert_eq!(written, 3);
+    let drawn = world.log.iter().filter_map(|(_, logged)| logged.about.progress.as_ref()?.percent);
+    assert_eq!(drawn.collect::<Vec<_>>(), [1, 21, 41], "what is written can be drawn over time");
 }
 
 #[test]

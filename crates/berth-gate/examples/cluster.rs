@@ -1,0 +1,66 @@
+//! Berth on a control plane with two simulated DGX-1, for tests that know nothing but an address, such as those of the dashboard.
+//!
+//! One line of JSON says where it answers and with which token, or why it cannot be started here. It ends when its input does.
+
+use anyhow::{Context, Result};
+use berth_gate::Gate;
+use berth_kube::run;
+use berth_server::Serving;
+use berth_testbed::{Cluster, NodeSpec, Options};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use std::{fs, io::Read, path::Path, sync::Arc};
+use tokio::sync::oneshot;
+
+fn main() -> Result<()> {
+    if let Err(reason) = Cluster::available() {
+        println!("{}", json!({ "missing": reason }));
+        return Ok(());
+    }
+    let nodes = vec![NodeSpec::dgx1(2).with_dra()];
+    let cluster = Cluster::start(Options { nodes, ..Options::default() })?;
+    let folder = tempfile::tempdir()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(serve(cluster.kubeconfig(), folder.path()))
+}
+
+async fn serve(kubeconfig: &Path, folder: &Path) -> Result<()> {
+    let client = run::client(run::config(Some(kubeconfig)).await?)?;
+    run::install(&client).await?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "berth-system" } });
+    namespaces.patch("berth-system", &PatchParams::apply("test"), &Patch::Apply(namespace)).await?;
+    let (end, ended) = oneshot::channel::<()>();
+    let operator = tokio::spawn(run::run(client.clone(), run::Options::new("berth-system"), async {
+        let _ = ended.await;
+    }));
+    let gate = Gate::open(client).await?;
+    let serving = Serving {
+        folder: folder.to_owned(),
+        listen: "127.0.0.1:0".parse()?,
+        access: Default::default(),
+        user: "ada".into(),
+        clock: berth_server::now,
+        ping_every: berth_server::PING_EVERY,
+    };
+    let (answers_at, answers) = oneshot::channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = tokio::spawn(berth_server::serve(serving, Arc::new(gate), answers_at, async {
+        let _ = stopped.await;
+    }));
+    let answering = answers.await.context("it did not begin to answer")?;
+    let token = fs::read_to_string(folder.join("token"))?;
+    println!("{}", json!({ "address": answering.public_url, "token": token.trim() }));
+    let input_ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    input_ended.await??;
+    let _ = stop.send(());
+    served.await??;
+    let _ = end.send(());
+    operator.await??;
+    Ok(())
+}

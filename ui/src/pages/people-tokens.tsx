@@ -1,0 +1,215 @@
+// Tokens: what lets somebody in from elsewhere.
+import { useMemo, useState } from 'react';
+import { call } from '../api/client.ts';
+import type { Token, TokenMade, User } from '../api/types.ts';
+import { quoted, seconds } from '../model/command.ts';
+import { exact, plural } from '../model/format.ts';
+import { useMay } from '../model/may.ts';
+import { useKnown } from '../model/store.ts';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { sentence, type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
+import { SelectField, TextField } from '../parts/field.tsx';
+import { useLoaded } from '../parts/loaded.ts';
+import { Ago, Button, Copyable, Empty } from '../parts/small.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+import { say } from '../parts/toast.tsx';
+
+export function Tokens() {
+  const may = useMay();
+  const { items, problem, reload } = useLoaded<Token>('/tokens');
+  const [open, setOpen] = useState<'new' | Token | null>(null);
+  const rules = may.do('rule');
+  const columns = useMemo(
+    (): Column<Token>[] => [
+      {
+        id: 'name',
+        title: 'Token',
+        width: 160,
+        show: token => <b>{token.name}</b>,
+        value: token => token.name,
+      },
+      { id: 'user', title: 'Of', width: 120, show: token => token.user, value: token => token.user },
+      {
+        id: 'id',
+        title: 'Number',
+        width: 80,
+        align: 'right',
+        phone: false,
+        show: token => token.id,
+        value: token => token.id,
+      },
+      {
+        id: 'made',
+        title: 'Made',
+        width: 100,
+        phone: false,
+        show: token => <Ago at={token.created_at} />,
+        value: token => token.created_at,
+      },
+      {
+        id: 'ends',
+        title: 'Ends',
+        width: 190,
+        phone: false,
+        show: token => <time dateTime={token.expires_at}>{exact(token.expires_at)}</time>,
+        value: token => token.expires_at,
+      },
+      {
+        id: 'actions',
+        title: 'Actions',
+        silent: true,
+        width: 90,
+        align: 'right',
+        show: token => (
+          <Button small label={`Revoke ${token.name} of ${token.user}`} onClick={() => setOpen(token)}>
+            Revoke
+          </Button>
+        ),
+        value: () => null,
+      },
+    ],
+    [],
+  );
+  return (
+    <>
+      <div className="page-head">
+        <span className="dim">{items ? plural(items.length, 'token') : 'Loading…'}</span>
+        <span className="room" />
+        <Button kind="primary" icon="plus" onClick={() => setOpen('new')}>
+          New token
+        </Button>
+      </div>
+      <TroubleNote of={problem} />
+      {items && (
+        <section className="panel">
+          <Table
+            whole
+            label="Tokens"
+            rows={items}
+            columns={columns}
+            keyOf={token => token.id}
+            empty={
+              <Empty title="No token">
+                <p>A token lets a program, or a browser on another machine, in as one user for some time.</p>
+              </Empty>
+            }
+          />
+        </section>
+      )}
+      {open === 'new' && <NewToken all={rules} onClose={() => setOpen(null)} onDone={() => void reload()} />}
+      {open !== null && open !== 'new' && (
+        <Confirm
+          title={`Revoke ${open.name}?`}
+          verb="Revoke"
+          onClose={() => setOpen(null)}
+          onConfirm={async () => {
+            await call('DELETE', `/tokens/${open.id}`);
+            say(`${open.name} is revoked`);
+            await reload();
+          }}
+        >
+          <p>Whatever uses it is refused from now on, and browsers that signed in with it are out.</p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function NewToken({ all, onClose, onDone }: { all: boolean; onClose: () => void; onDone: () => void }) {
+  const own = useKnown(known => known.user);
+  const users = useLoaded<User>('/users', all).items?.map(user => user.name) ?? [];
+  const [name, setName] = useState('');
+  const [chosen, setUser] = useState('');
+  const user = chosen || (users.includes(own) || !all ? own : (users[0] ?? own));
+  const [ends, setEnds] = useState('90d');
+  const [problem, setProblem] = useState<Trouble | null>(null);
+  const [made, setMade] = useState<TokenMade | null>(null);
+  const expires = seconds(ends);
+  const wrong = (field: string) => (problem?.field === field ? sentence(problem.detail) : null);
+  const send = async () => {
+    if (expires === null) return;
+    try {
+      const { body } = await call<TokenMade>('POST', '/tokens', {
+        name: name.trim(),
+        expires_secs: expires,
+        ...(user === own ? {} : { user }),
+      });
+      setMade(body);
+      onDone();
+    } catch (error) {
+      setProblem(trouble(error));
+    }
+  };
+  if (made) {
+    return (
+      <Dialog title={`The token ${made.token.name} of ${made.token.user}`} onClose={onClose}>
+        <div className="dialog-body">
+          <p className="note warn">
+            It is shown this once, and kept nowhere. Whoever has it is {made.token.user}.
+          </p>
+          <Copyable text={made.secret} label="Copy the token" />
+          <p>To use it, type this and paste it there:</p>
+          <Copyable text={`berth login --server ${window.location.origin}`} />
+        </div>
+        <footer>
+          <Button kind="primary" onClick={onClose}>
+            Done
+          </Button>
+        </footer>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="New token" onClose={onClose}>
+      <form
+        noValidate
+        onSubmit={event => {
+          event.preventDefault();
+          void send();
+        }}
+      >
+        <div className="dialog-body">
+          <TextField
+            label="What it is for"
+            value={name}
+            onChange={setName}
+            placeholder="laptop"
+            autoFocus
+            problem={wrong('name')}
+          />
+          {all && users.length > 0 && (
+            <SelectField
+              label="Of whom"
+              value={user}
+              onChange={setUser}
+              problem={wrong('user')}
+              options={users.map(one => ({ value: one, text: one }))}
+            />
+          )}
+          <TextField
+            label="Ends after"
+            value={ends}
+            onChange={setEnds}
+            problem={expires === null ? 'A time such as 12h or 30d' : wrong('expires_secs')}
+            hint="A year at most"
+          />
+          {problem && !['name', 'user', 'expires_secs'].includes(problem.field ?? '') && (
+            <TroubleNote of={problem} />
+          )}
+        </div>
+        <div className="dialog-tail">
+          <Copyable
+            text={`berth token create ${quoted(name.trim() || 'NAME')}${user === own ? '' : ` --user ${quoted(user)}`} --expires ${quoted(ends.trim() || '90d')}`}
+            label="Copy the command"
+          />
+        </div>
+        <footer>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button type="submit" kind="primary" disabled={name.trim() === '' || expires === null}>
+            Create
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
