@@ -295,7 +295,7 @@ fn a_token_is_seen_by_whom_it_belongs_to_and_nobody_else() {
         .expect("starts");
     until("the shell runs", || {
         processes().iter().any(|(_, words, environment)| {
-            words.starts_with("sleep\01000")
+            words.starts_with("sleep\x001000")
                 && variable(environment, "BERTH_WORKLOAD").as_deref() == Some("one")
         })
     });
