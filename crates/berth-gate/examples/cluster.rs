@@ -39,7 +39,7 @@ async fn serve(kubeconfig: &Path, folder: &Path) -> Result<()> {
     let operator = tokio::spawn(run::run(client.clone(), run::Options::new("berth-system"), async {
         let _ = ended.await;
     }));
-    let gate = Gate::open(client).await?;
+    let gate = Gate::open(client, berth_server::PING_EVERY).await?;
     let serving = Serving {
         folder: folder.to_owned(),
         listen: "127.0.0.1:0".parse()?,
