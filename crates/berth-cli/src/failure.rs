@@ -104,7 +104,7 @@ impl Failure {
 
     /// What is wrong with a certificate, and how it can be trusted all the same.
     fn of_tls(address: &str, error: &TlsError) -> Self {
-        let failure = Self::new(Exit::Refused, format!("{address} is not trusted: {error}"));
+        let failure = Self::new(Exit::Refused, format!("{address}: {error}"));
         match error {
             TlsError::Untrusted { fingerprint: Some(fingerprint), .. } => failure.hint(format!(
                 "it is {fingerprint}; compare that with what the server printed when it started, and if it is the same,\n  \
