@@ -97,6 +97,7 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
     await page.getByRole('link', { name: 'owner', exact: true }).click();
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await expect(page.getByRole('dialog')).toBeHidden();
     await page.getByRole('complementary').getByRole('button', { name: 'Close' }).click();
     await expect(page.getByRole('row', { name: new RegExp(`^${name} `) })).toContainText('Running', {
       timeout: 60_000,

@@ -41,23 +41,26 @@ test('a viewer sees everything of the project, and no actions', async ({ berth, 
   await berth.run('submit', 'unseen', '-p', 'team-b', '-g', '1', '-i', 'bash', '--', 'sleep', 'infinity');
   await signIn(page, berth.address, token);
   const acts =
-    /^(Submit|Suspend|Resume|Delete|Clone|Cordon|Uncordon|Drain|New (user|project|department)|Change|Grant|Revoke|Add)\b/;
-  for (const path of [
-    '/',
-    '/workloads',
-    '/projects',
-    '/projects/team-a',
-    '/nodes',
-    '/nodes/node1',
-    '/analytics',
-    '/people',
-    '/settings',
-  ]) {
+    /^(Submit|Suspend|Resume|Delete|Clone|Cordon|Uncordon|Drain|New (user|project|department)|Change|Grant|Add)\b/;
+  // Each page, and something that is there when it is whole.
+  for (const [path, whole] of [
+    ['/', page.getByRole('link', { name: 'seen', exact: true })],
+    ['/workloads', page.getByRole('link', { name: 'seen', exact: true })],
+    ['/projects', page.getByRole('link', { name: 'team-a' })],
+    ['/projects/team-a', page.getByRole('heading', { name: 'You' })],
+    ['/nodes', page.getByRole('article', { name: 'node1' })],
+    ['/nodes/node1', page.getByRole('heading', { name: 'Devices' })],
+    ['/analytics', page.getByRole('heading', { name: 'Queue' })],
+    ['/people', page.getByRole('row', { name: /vera/ })],
+    ['/settings', page.getByText('viewer')],
+  ] as const) {
     await page.goto(berth.address + path);
-    await expect(page.getByText('Live')).toBeVisible();
-    await expect(page.getByRole('heading').first()).toBeVisible();
+    await expect(whole.first(), path).toBeVisible();
     await expect(page.getByRole('button', { name: acts }), path).toHaveCount(0);
   }
+  // What is one's own can be given up.
+  await page.goto(`${berth.address}/people`);
+  await expect(page.getByRole('button', { name: 'Revoke test of vera' })).toBeVisible();
   await page.goto(`${berth.address}/workloads`);
   await expect(page.getByRole('link', { name: 'unseen' })).toHaveCount(0);
   await page.getByRole('link', { name: 'seen', exact: true }).click();
