@@ -32,6 +32,7 @@ struct Inner {
     /// On an open socket something is said this often.
     ping_every: Duration,
     answered: beside::Answered,
+    commands: beside::Commands,
     /// Ends with the gate.
     _progress: JoinSet<()>,
 }
@@ -42,8 +43,14 @@ impl Gate {
         let view = View::start(client.clone()).await?;
         let mut reading = JoinSet::new();
         reading.spawn(progress::follow(client.clone(), view.clone()));
-        let answered = beside::Answered::default();
-        Ok(Self(Arc::new(Inner { client, view, ping_every, answered, _progress: reading })))
+        let (answered, commands) = (beside::Answered::default(), beside::Commands::default());
+        Ok(Self(Arc::new(Inner { client, view, ping_every, answered, commands, _progress: reading })))
+    }
+
+    /// Waits until every command that was abandoned has been told so, for at most so long. What is still open is waited for too:
+    /// whoever serves it has said that it ends.
+    pub async fn finish(&self, limit: Duration) {
+        self.0.commands.are_told(limit).await;
     }
 }
 

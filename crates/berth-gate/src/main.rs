@@ -21,6 +21,8 @@ use tokio::{
 
 /// How long a server that is well may take to say so.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// What people left in Pods is told that they are gone within this time.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// A shorter token could be guessed.
 const TOKEN_LENGTH_MIN: usize = 32;
 
@@ -91,8 +93,10 @@ async fn main() -> Result<()> {
             }
         }
     };
-    let serve = berth_server::serve(serving, Arc::new(gate), answers_at, berth_kube::run::stop_asked());
+    let serve =
+        berth_server::serve(serving, Arc::new(gate.clone()), answers_at, berth_kube::run::stop_asked());
     let (served, ()) = tokio::join!(serve, said);
+    gate.finish(LAST_WORDS).await;
     served.context("the API cannot be served")
 }
 

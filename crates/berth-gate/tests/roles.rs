@@ -3,7 +3,7 @@
 use berth_api::{LogQuery, ShellRequest, WorkloadRequest};
 use berth_gate::Gate;
 use berth_kube::{api, manifest, run};
-use berth_server::{Cluster as _, RequestKey, ShellOutput, Wish};
+use berth_server::{Cluster as _, RequestKey, Shell, ShellOutput, Wish};
 use berth_testbed::{Asked, Cluster, Image, Options, Right, rights_of};
 use berth_types::{Department, DepartmentId, Project, ProjectId};
 use k8s_openapi::api::core::v1::Pod;
@@ -95,23 +95,44 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A command, the worker's own output, and a port.
-async fn beside(gate: &Gate) {
-    let place = || ("team".to_owned(), "prints".to_owned());
-    let (project, name) = place();
-    let command = ["sh", "-c", "echo from beside; exit 7"].map(str::to_owned).into();
-    let request = ShellRequest { command, ..ShellRequest::default() };
-    let mut shell = gate.exec(project, name, 0, request).await.expect("it runs");
+/// What a command prints, and its end.
+async fn printed(gate: &Gate, script: &str) -> (String, ShellOutput) {
+    let mut shell = begun(gate, script).await;
     let mut printed = Vec::new();
-    let end = loop {
+    loop {
         match shell.output.recv().await.expect("it ends with a word") {
             ShellOutput::Printed(bytes) => printed.extend(bytes),
             ShellOutput::Errors(bytes) => panic!("{}", String::from_utf8_lossy(&bytes)),
-            end => break end,
+            end => return (String::from_utf8_lossy(&printed).into_owned(), end),
         }
-    };
-    assert_eq!(String::from_utf8_lossy(&printed), "from beside\n");
+    }
+}
+
+async fn begun(gate: &Gate, script: &str) -> Shell {
+    let command = ["sh", "-c", script].map(str::to_owned).into();
+    let request = ShellRequest { command, ..ShellRequest::default() };
+    gate.exec("team".into(), "prints".into(), 0, request).await.expect("it runs")
+}
+
+/// Whoever hangs up is told to the command before the server may end, and the command ends.
+async fn what_is_abandoned_ends(gate: &Gate) {
+    let shell = begun(gate, "sleep 5151; true").await;
+    let runs = async || printed(gate, "ps -o args").await.0.contains("5151");
+    assert!(runs().await);
+    drop(shell);
+    let begin = Instant::now();
+    gate.finish(Duration::from_secs(30)).await;
+    assert!(begin.elapsed() < Duration::from_secs(30), "it was never told");
+    until("it is ended", async || !runs().await).await;
+}
+
+/// A command, the worker's own output, and a port.
+async fn beside(gate: &Gate) {
+    let place = || ("team".to_owned(), "prints".to_owned());
+    let (printed, end) = printed(gate, "echo from beside; exit 7").await;
+    assert_eq!(printed, "from beside\n");
     assert!(matches!(end, ShellOutput::Ended { code: Some(7), signal: None, with_worker: false }), "{end:?}");
+    what_is_abandoned_ends(gate).await;
     let (project, name) = place();
     let mut joined = gate.attach(project, name, 0, None).await.expect("it runs");
     assert!(

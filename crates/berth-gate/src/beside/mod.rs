@@ -9,7 +9,7 @@ mod shell;
 mod socket;
 
 pub(crate) use port::{Answered, connect};
-pub(crate) use shell::{attach, exec};
+pub(crate) use shell::{Commands, attach, exec};
 
 use crate::{Gate, wish};
 use berth_api::{Code, Problem};
@@ -41,6 +41,7 @@ pub(crate) struct Worker {
     takes_input: bool,
     /// On an open socket something is said this often.
     ping_every: Duration,
+    commands: Commands,
 }
 
 /// The worker that is meant, if its Pod runs.
@@ -69,6 +70,7 @@ pub(crate) fn worker(gate: &Gate, project: &str, name: &str, rank: u32) -> Resul
         has_terminal: main.tty == Some(true),
         takes_input: main.stdin == Some(true),
         ping_every: gate.0.ping_every,
+        commands: gate.0.commands.clone(),
     })
 }
 

@@ -16,7 +16,7 @@ use kube::{
 use serde_json::json;
 use std::{pin::pin, time::Duration};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{MissedTickBehavior, interval, timeout},
 };
 
@@ -65,6 +65,31 @@ while [ -n \"$told\" ] && [ ${waited:-0} -lt 5 ]; do
 done
 tell KILL";
 
+/// Commands that run beside workers, counted: one that is abandoned must be told before this process may end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Commands(watch::Sender<usize>);
+
+/// One of them.
+struct Counted(Commands);
+
+impl Commands {
+    fn count(&self) -> Counted {
+        self.0.send_modify(|count| *count += 1);
+        Counted(self.clone())
+    }
+
+    /// Waits until there is none left to be told.
+    pub(crate) async fn are_told(&self, limit: Duration) {
+        let _ = timeout(limit, self.0.subscribe().wait_for(|count| *count == 0)).await;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
@@ -110,11 +135,12 @@ pub(crate) async fn exec(worker: Worker, request: ShellRequest) -> Result<Shell,
         opened => opened?,
     };
     let (ours, shell) = channels(request.terminal.is_some());
+    let counted = worker.commands.count();
     tokio::spawn(async move {
         let (worker, terminal) = (worker, request.terminal.is_some());
         match converse(opened, ours.said, &ours.told, terminal, worker.ping_every).await {
             Some(outcome) => drop(ours.told.send(end_of_command(&worker, outcome).await).await),
-            None => hang_up(&worker, &mark).await,
+            None => hang_up(&worker, &mark, counted).await,
         }
     });
     Ok(shell)
@@ -340,11 +366,13 @@ async fn recent(worker: &Worker) -> Vec<u8> {
 }
 
 /// Ends a command that nobody listens to any more, with what it started. Without a shell in the image it runs on.
-async fn hang_up(worker: &Worker, mark: &str) {
+async fn hang_up(worker: &Worker, mark: &str, counted: Counted) {
     let script = HANG_UP.replace("$MARKED", &format!("{MARK}={mark}"));
     let command = ["sh".to_owned(), "-c".to_owned(), script];
     let told = timeout(HUNG_UP_WITHIN, async {
         let mut opened = open_exec(worker, &command, None).await?;
+        // From here on it goes on without us.
+        drop(counted);
         while opened.receiver.next().await.is_some_and(|(channel, _)| channel != STATUS) {}
         Ok::<(), Problem>(())
     });
