@@ -8,7 +8,7 @@ use berth_testbed::{Image, NodeSpec, Options};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    process::Stdio,
+    process::{Child, Stdio},
     time::Duration,
 };
 
@@ -204,16 +204,22 @@ fn a_declared_port_is_reached_through_the_server(berth: &Berth) {
     berth.run("berth delete deaf -p lender");
 }
 
+/// A forwarded port, until it is dropped.
+struct Forward(Child);
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn any_port_is_forwarded(berth: &Berth) {
     submit(berth, "talks -p lender --interactive", "nc -ll -p 7000 -e /bin/talk");
     running(berth, "lender/talks");
-    let mut child = berth
-        .home
-        .command(&["berth", "port-forward", "lender/talks", "0:7000"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut command = berth.home.command(&["berth", "port-forward", "lender/talks", "0:7000"]);
+    let mut forward = Forward(command.stderr(Stdio::piped()).spawn().expect("it starts"));
+    let mut lines = BufReader::new(forward.0.stderr.take().expect("a pipe")).lines();
     let first = lines.next().expect("it says where").expect("a line");
     let local = first.split(' ').nth(1).expect("an address").trim_start_matches("http://").to_owned();
     let mut stream = TcpStream::connect(&local).expect("it listens");
@@ -222,8 +228,7 @@ fn any_port_is_forwarded(berth: &Berth) {
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).expect("it is answered");
     assert_eq!(answer, "you said hello\n");
-    child.kill().expect("it runs");
-    child.wait().expect("it was started");
+    drop(forward);
     berth.run("berth delete talks -p lender");
 }
 
