@@ -82,6 +82,10 @@ pub(crate) struct RshArgs {
     command: Vec<String>,
 }
 
+/// Workers of one machine are like machines of their own to `mpirun`, whose daemons make and remove folders of one name in what
+/// they take for the temporary folder of each: they have to be different ones, or one may remove what another made.
+const OWN_FOLDER: &str = r#"own="${BERTH_CHECKPOINT_FILE%/*}"; if [ -n "$own" ] && [ -w "$own" ]; then export TMPDIR="$own"; fi; "#;
+
 /// Runs a command in another worker of the workload in which this runs, with the workload's own token.
 pub(crate) async fn rsh(arguments: &RshArgs) -> anyhow::Result<ExitCode> {
     let variable = |name: &str| {
@@ -95,7 +99,8 @@ pub(crate) async fn rsh(arguments: &RshArgs) -> anyhow::Result<ExitCode> {
     let endpoint = berth_client::Endpoint::new(address, &variable("BERTH_REPORT_TOKEN")?)?;
     let session = Session::of_workload(berth_client::Client::new(endpoint, ""));
     let place = Place { project: variable("BERTH_PROJECT")?, name: variable("BERTH_WORKLOAD")? };
-    let line = ["sh".to_owned(), "-c".to_owned(), arguments.command.join(" ")].into();
+    let line = format!("{OWN_FOLDER}{}", arguments.command.join(" "));
+    let line = ["sh".to_owned(), "-c".to_owned(), line].into();
     open(&session, &place, rank, What::Command(line), None).await
 }
 
