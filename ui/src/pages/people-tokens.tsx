@@ -6,7 +6,7 @@ import { quoted, seconds } from '../model/command.ts';
 import { exact, plural } from '../model/format.ts';
 import { useMay } from '../model/may.ts';
 import { useKnown } from '../model/store.ts';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Confirm, Dialog, FormDialog } from '../parts/dialog.tsx';
 import { sentence, type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
 import { SelectField, TextField } from '../parts/field.tsx';
 import { useLoaded } from '../parts/loaded.ts';
@@ -160,56 +160,41 @@ function NewToken({ all, onClose, onDone }: { all: boolean; onClose: () => void;
     );
   }
   return (
-    <Dialog title="New token" onClose={onClose}>
-      <form
-        noValidate
-        onSubmit={event => {
-          event.preventDefault();
-          void send();
-        }}
-      >
-        <div className="dialog-body">
-          <TextField
-            label="What it is for"
-            value={name}
-            onChange={setName}
-            placeholder="laptop"
-            autoFocus
-            problem={wrong('name')}
-          />
-          {all && users.length > 0 && (
-            <SelectField
-              label="Of whom"
-              value={user}
-              onChange={setUser}
-              problem={wrong('user')}
-              options={users.map(one => ({ value: one, text: one }))}
-            />
-          )}
-          <TextField
-            label="Ends after"
-            value={ends}
-            onChange={setEnds}
-            problem={expires === null ? 'A time such as 12h or 30d' : wrong('expires_secs')}
-            hint="A year at most"
-          />
-          {problem && !['name', 'user', 'expires_secs'].includes(problem.field ?? '') && (
-            <TroubleNote of={problem} />
-          )}
-        </div>
-        <div className="dialog-tail">
-          <Copyable
-            text={`berth token create ${quoted(name.trim() || 'NAME')}${user === own ? '' : ` --user ${quoted(user)}`} --expires ${quoted(ends.trim() || '90d')}`}
-            label="Copy the command"
-          />
-        </div>
-        <footer>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" kind="primary" disabled={name.trim() === '' || expires === null}>
-            Create
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog
+      title="New token"
+      verb="Create"
+      command={`berth token create ${quoted(name.trim() || 'NAME')}${user === own ? '' : ` --user ${quoted(user)}`} --expires ${quoted(ends.trim() || '90d')}`}
+      ready={name.trim() !== '' && expires !== null}
+      onSend={send}
+      onClose={onClose}
+    >
+      <TextField
+        label="What it is for"
+        value={name}
+        onChange={setName}
+        placeholder="laptop"
+        autoFocus
+        problem={wrong('name')}
+      />
+      {all && users.length > 0 && (
+        <SelectField
+          label="Of whom"
+          value={user}
+          onChange={setUser}
+          problem={wrong('user')}
+          options={users.map(one => ({ value: one, text: one }))}
+        />
+      )}
+      <TextField
+        label="Ends after"
+        value={ends}
+        onChange={setEnds}
+        problem={expires === null ? 'A time such as 12h or 30d' : wrong('expires_secs')}
+        hint="A year at most"
+      />
+      {problem && !['name', 'user', 'expires_secs'].includes(problem.field ?? '') && (
+        <TroubleNote of={problem} />
+      )}
+    </FormDialog>
   );
 }

@@ -5,7 +5,7 @@ import type { User } from '../api/types.ts';
 import { quoted } from '../model/command.ts';
 import { plural } from '../model/format.ts';
 import { useMay } from '../model/may.ts';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { sentence, type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
 import { TextField } from '../parts/field.tsx';
 import { useLoaded } from '../parts/loaded.ts';
@@ -143,35 +143,23 @@ function NewUser({ onClose, onDone }: { onClose: () => void; onDone: () => void 
     }
   };
   return (
-    <Dialog title="New user" onClose={onClose}>
-      <form
-        noValidate
-        onSubmit={event => {
-          event.preventDefault();
-          void send();
-        }}
-      >
-        <div className="dialog-body">
-          <TextField
-            label="Name"
-            value={name}
-            onChange={setName}
-            placeholder="ada"
-            autoFocus
-            problem={problem?.field === 'name' ? sentence(problem.detail) : null}
-          />
-          {problem && problem.field !== 'name' && <TroubleNote of={problem} />}
-        </div>
-        <div className="dialog-tail">
-          <Copyable text={`berth user create ${quoted(name.trim() || 'NAME')}`} label="Copy the command" />
-        </div>
-        <footer>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" kind="primary" disabled={name.trim() === ''}>
-            Create
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog
+      title="New user"
+      verb="Create"
+      command={`berth user create ${quoted(name.trim() || 'NAME')}`}
+      ready={name.trim() !== ''}
+      onSend={send}
+      onClose={onClose}
+    >
+      <TextField
+        label="Name"
+        value={name}
+        onChange={setName}
+        placeholder="ada"
+        autoFocus
+        problem={problem?.field === 'name' ? sentence(problem.detail) : null}
+      />
+      {problem && problem.field !== 'name' && <TroubleNote of={problem} />}
+    </FormDialog>
   );
 }

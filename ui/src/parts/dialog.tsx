@@ -1,7 +1,7 @@
 // A window over the page that must be answered, and a panel beside it that need not.
 import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
 import { type Trouble, TroubleNote, trouble } from './failure.tsx';
-import { Button } from './small.tsx';
+import { Button, Copyable } from './small.tsx';
 
 export function Dialog(props: { title: string; wide?: boolean; onClose: () => void; children: ReactNode }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -26,6 +26,47 @@ export function Dialog(props: { title: string; wide?: boolean; onClose: () => vo
       </header>
       {props.children}
     </dialog>
+  );
+}
+
+/** A form that mirrors a command: its fields, the command that does the same, and a button that sends it. */
+export function FormDialog(props: {
+  title: string;
+  verb: string;
+  /** The command that does the same. */
+  command: string;
+  ready: boolean;
+  onSend: () => Promise<void>;
+  onClose: () => void;
+  children: ReactNode;
+}) {
+  const [busy, setBusy] = useState(false);
+  const send = async () => {
+    setBusy(true);
+    await props.onSend();
+    setBusy(false);
+  };
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <form
+        noValidate
+        onSubmit={event => {
+          event.preventDefault();
+          if (!busy) void send();
+        }}
+      >
+        <div className="dialog-body">{props.children}</div>
+        <div className="dialog-tail">
+          <Copyable text={props.command} label="Copy the command" />
+        </div>
+        <footer>
+          <Button onClick={props.onClose}>Cancel</Button>
+          <Button type="submit" kind="primary" disabled={!props.ready || busy}>
+            {props.verb}
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
   );
 }
 

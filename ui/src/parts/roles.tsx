@@ -4,10 +4,10 @@ import { call } from '../api/client.ts';
 import type { Grant, Role } from '../api/types.ts';
 import { quoted } from '../model/command.ts';
 import { ROLES, type Scope, useMay } from '../model/may.ts';
-import { Dialog } from './dialog.tsx';
+import { FormDialog } from './dialog.tsx';
 import { sentence, type Trouble, TroubleNote, trouble } from './failure.tsx';
 import { SelectField, TextField } from './field.tsx';
-import { Button, Copyable } from './small.tsx';
+import { Button } from './small.tsx';
 import { say, sayTrouble } from './toast.tsx';
 
 /** What a role means, in a few words. */
@@ -85,54 +85,39 @@ export function GrantForm(props: {
     }
   };
   return (
-    <Dialog title={props.user ? `A role for ${props.user}` : 'Grant a role'} onClose={props.onClose}>
-      <form
-        noValidate
-        onSubmit={event => {
-          event.preventDefault();
-          void send();
-        }}
-      >
-        <div className="dialog-body">
-          {props.user === undefined && (
-            <TextField
-              label="User"
-              value={user}
-              onChange={setUser}
-              list={props.users}
-              autoFocus
-              problem={problem?.field === 'user' ? sentence(problem.detail) : null}
-            />
-          )}
-          <SelectField
-            label="Role"
-            value={role}
-            onChange={value => setRole(value as Role)}
-            options={offered.map(one => ({ value: one, text: `${one}: ${MEANS[one]}` }))}
-          />
-          {props.scope === undefined && (
-            <SelectField
-              label="Where"
-              value={scope}
-              onChange={setChosen}
-              options={scopes.map(one => ({ value: one, text: whereIs(one) }))}
-            />
-          )}
-          {problem && problem.field !== 'user' && <TroubleNote of={problem} />}
-        </div>
-        <div className="dialog-tail">
-          <Copyable
-            text={`berth role grant ${quoted(user.trim() || 'USER')} ${role} ${scope}`}
-            label="Copy the command"
-          />
-        </div>
-        <footer>
-          <Button onClick={props.onClose}>Cancel</Button>
-          <Button type="submit" kind="primary" disabled={user.trim() === ''}>
-            Grant
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={props.user ? `A role for ${props.user}` : 'Grant a role'}
+      verb="Grant"
+      command={`berth role grant ${quoted(user.trim() || 'USER')} ${role} ${scope}`}
+      ready={user.trim() !== ''}
+      onSend={send}
+      onClose={props.onClose}
+    >
+      {props.user === undefined && (
+        <TextField
+          label="User"
+          value={user}
+          onChange={setUser}
+          list={props.users}
+          autoFocus
+          problem={problem?.field === 'user' ? sentence(problem.detail) : null}
+        />
+      )}
+      <SelectField
+        label="Role"
+        value={role}
+        onChange={value => setRole(value as Role)}
+        options={offered.map(one => ({ value: one, text: `${one}: ${MEANS[one]}` }))}
+      />
+      {props.scope === undefined && (
+        <SelectField
+          label="Where"
+          value={scope}
+          onChange={setChosen}
+          options={scopes.map(one => ({ value: one, text: whereIs(one) }))}
+        />
+      )}
+      {problem && problem.field !== 'user' && <TroubleNote of={problem} />}
+    </FormDialog>
   );
 }

@@ -103,7 +103,7 @@ impl<'a> Unverified<'a> {
         }
         let (now, time) = (wanted.now_secs, |name: &str| claims[name].as_u64());
         let until = time("exp").ok_or(OidcError::Malformed("it does not say until when it counts"))?;
-        if until + LEEWAY_SECS <= now {
+        if until.saturating_add(LEEWAY_SECS) <= now {
             return Err(OidcError::Expired { ago_secs: now - until });
         }
         let since = time("nbf").max(time("iat")).unwrap_or(0);
