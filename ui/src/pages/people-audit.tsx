@@ -1,5 +1,5 @@
 // What people did, and what was refused.
-import { useCallback, useEffect, useMemo, useState } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { get, withQuery } from '../api/client.ts';
 import type { AuditEntry, AuditList } from '../api/types.ts';
 import { csv, save } from '../model/csv.ts';
@@ -16,6 +16,12 @@ const FILE_MAX = 20_000;
 interface Filter {
   user: string | undefined;
   project: string | undefined;
+}
+
+interface Found {
+  by: Filter;
+  entries: AuditEntry[];
+  hasOlder: boolean;
 }
 
 /** The newest first; the server lists the oldest first. */
@@ -120,30 +126,28 @@ export function Audit() {
   const user = place.query.get('user') || undefined;
   const project = place.query.get('project') || undefined;
   const refused = place.query.get('refused') === 'yes';
-  const [entries, setEntries] = useState<AuditEntry[] | null>(null);
-  const [hasOlder, setOlder] = useState(false);
+  const [found, setFound] = useState<Found | null>(null);
   const [problem, setProblem] = useState<Trouble | null>(null);
   const filter = useMemo(() => ({ user, project }), [user, project]);
-  const look = useCallback(async () => {
-    try {
-      const found = await page(filter, undefined);
-      setEntries(found);
-      setOlder(found.length === PAGE);
-      setProblem(null);
-    } catch (error) {
-      setProblem(trouble(error));
-    }
-  }, [filter]);
-  useEffect(() => void look(), [look]);
-  const older = async () => {
-    try {
-      const found = await page(filter, entries?.at(-1)?.seq);
-      setEntries([...(entries ?? []), ...found]);
-      setOlder(found.length === PAGE);
-    } catch (error) {
-      setProblem(trouble(error));
-    }
-  };
+  // What another filter found is not shown under this one, however late it comes.
+  const entries = found?.by === filter ? found.entries : null;
+  const hasOlder = found?.by === filter && found.hasOlder;
+  const wanted = useRef(filter);
+  wanted.current = filter;
+  const load = useCallback(
+    async (known: AuditEntry[]) => {
+      try {
+        const more = await page(filter, known.at(-1)?.seq);
+        if (wanted.current !== filter) return;
+        setFound({ by: filter, entries: [...known, ...more], hasOlder: more.length === PAGE });
+        setProblem(null);
+      } catch (error) {
+        if (wanted.current === filter) setProblem(trouble(error));
+      }
+    },
+    [filter],
+  );
+  useEffect(() => void load([]), [load]);
   const file = async () => {
     const all = [...(entries ?? [])];
     try {
@@ -197,7 +201,7 @@ export function Audit() {
           Refused only
         </Button>
         <span className="room" />
-        <Button onClick={() => void look()}>Look again</Button>
+        <Button onClick={() => void load([])}>Look again</Button>
         <Button icon="file" onClick={() => void file()}>
           CSV
         </Button>
@@ -214,7 +218,7 @@ export function Audit() {
           />
           {hasOlder && (
             <div className="table-foot">
-              <Button small onClick={() => void older()}>
+              <Button small onClick={() => void load(entries)}>
                 Load older
               </Button>
             </div>
