@@ -1,7 +1,7 @@
 //! Effects: what was decided is written to the API server, many requests at a time, each only while this process leads.
 //!
 //! ```text
-//! Effect::Start  --> volumes, where they wait for a node --> ledgers of its nodes --> Pods and claims, all of them --> bind, all of them --> Started
+//! Effect::Start  --> its turn --> volumes, where they wait for a node --> ledgers of its nodes --> Pods and claims, all of them --> bind, all of them --> Started
 //! Effect::Evict  --> an eviction, which may be refused --> NotEvicted
 //! Effect::Read   --> what somebody's object says of its Pods --> Maker
 //! Effect::Status --> the newest state of each Workload, one write at a time
@@ -9,6 +9,7 @@
 
 mod ledger;
 mod maker;
+mod queue;
 mod request;
 mod say;
 mod start;
@@ -21,7 +22,7 @@ pub(crate) use request::{Requests, WriteError};
 use crate::{
     seen::Text,
     watch::News,
-    world::{Effect, EvictOrder, Seen},
+    world::{Effect, EvictOrder, Seen, StartOrder},
 };
 use std::{
     collections::HashMap,
@@ -42,11 +43,13 @@ struct Inner {
     news: Sender<News>,
     /// What is being said about each object, and what is to be said after it.
     sayings: Mutex<HashMap<Text, Option<say::Saying>>>,
+    /// Starts whose turn is still to come.
+    starts: Mutex<queue::Queue<StartOrder>>,
 }
 
 impl Writer {
     pub(crate) fn new(requests: Requests, ledgers: Ledgers, news: Sender<News>) -> Self {
-        Self(Arc::new(Inner { requests, ledgers, news, sayings: Mutex::default() }))
+        Self(Arc::new(Inner { requests, ledgers, news, sayings: Mutex::default(), starts: Mutex::default() }))
     }
 
     /// Begins to carry out effects.
@@ -55,13 +58,7 @@ impl Writer {
             tracing::debug!(?effect, "ordered");
             let writer = self.clone();
             match effect {
-                Effect::Start(order) => {
-                    tokio::spawn(async move {
-                        let (workload, run) = (order.workload, order.run);
-                        let result = writer.start(order).await;
-                        writer.tell(Seen::Started { workload, run, result });
-                    });
-                }
+                Effect::Start(order) => self.starts().add(order.tasks.len(), order),
                 Effect::Evict(order) => {
                     tokio::spawn(async move { writer.evict(order).await });
                 }
@@ -96,6 +93,22 @@ impl Writer {
                 }
             }
         }
+        self.begin_starts();
+    }
+
+    /// Begins those starts whose turn has come.
+    fn begin_starts(&self) {
+        let lot = self.starts().next_lot();
+        for (tasks, order) in lot {
+            let writer = self.clone();
+            tokio::spawn(async move {
+                let (workload, run) = (order.workload, order.run);
+                let result = writer.start(order).await;
+                writer.tell(Seen::Started { workload, run, result });
+                writer.starts().ended(tasks);
+                writer.begin_starts();
+            });
+        }
     }
 
     /// A claim is gone, or has nothing any more: its part of a device is free.
@@ -118,6 +131,10 @@ impl Writer {
     fn tell(&self, seen: Seen) {
         // When nobody listens the process is ending.
         let _ = self.0.news.send(News::Seen(seen));
+    }
+
+    fn starts(&self) -> std::sync::MutexGuard<'_, queue::Queue<StartOrder>> {
+        self.0.starts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sayings(&self) -> std::sync::MutexGuard<'_, HashMap<Text, Option<say::Saying>>> {

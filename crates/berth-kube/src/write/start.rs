@@ -1,6 +1,6 @@
 //! Starts: every place of a gang is held before the first of its Pods is bound, and what fails is undone.
 
-use super::{WriteError, Writer, ledger::Held};
+use super::{WriteError, Writer, ledger::Held, queue::TASKS_AT_ONCE};
 use crate::{
     names,
     pods::{self, NodeGpus, Run, Seat},
@@ -10,7 +10,7 @@ use crate::{
     },
     world::{StartFailure, StartOrder, StartTask, WaitingClaim, WaitingPod},
 };
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesOrdered, StreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -52,7 +52,11 @@ impl Writer {
         if let Err(error) = self.make_services(&order).await {
             return Err(failed(&error, Vec::new()));
         }
-        let ready = join_all(order.tasks.iter().map(|task| self.make_ready(&order, task))).await;
+        let mut ready = Each::default();
+        for task in &order.tasks {
+            ready.add(self.make_ready(&order, task)).await;
+        }
+        let ready = ready.all().await;
         let error = ready.iter().find_map(|ready| ready.as_ref().err().map(ToString::to_string));
         let ready: Vec<Option<Ready>> = ready.into_iter().map(Result::ok).collect();
         if let Some(error) = error {
@@ -60,8 +64,11 @@ impl Writer {
             return Err(failed(&error, Vec::new()));
         }
         let ready: Vec<Ready> = ready.into_iter().flatten().collect();
-        let bound =
-            join_all(order.tasks.iter().zip(&ready).map(|(task, pod)| self.bind(pod, &task.node.name))).await;
+        let mut bound = Each::default();
+        for (task, pod) in order.tasks.iter().zip(&ready) {
+            bound.add(self.bind(pod, &task.node.name)).await;
+        }
+        let bound = bound.all().await;
         let Some(error) = bound.iter().find_map(|bound| bound.as_ref().err().cloned()) else { return Ok(()) };
         let placed = bound.iter().enumerate().filter(|(_, bound)| bound.is_ok()).map(|(at, _)| at).collect();
         let unbound = ready.iter().zip(&bound).filter(|(_, bound)| bound.is_err()).map(|(pod, _)| pod);
@@ -320,7 +327,11 @@ impl Writer {
     /// Takes back what Pods got that are not to be bound: those that were made go. Claims of others are given back when it is
     /// known that their Pods still wait, because a binding whose answer was lost may have been done.
     async fn undo(&self, order: &StartOrder, pods: impl Iterator<Item = &Ready>) {
-        join_all(pods.map(|pod| self.undo_one(order, pod))).await;
+        let mut undone = Each::default();
+        for pod in pods {
+            undone.add(self.undo_one(order, pod)).await;
+        }
+        undone.all().await;
     }
 
     async fn undo_one(&self, order: &StartOrder, pod: &Ready) {
@@ -332,6 +343,34 @@ impl Writer {
         if let Err(error) = self.0.requests.delete(&path, &options).await {
             tracing::warn!(pod = %pod.key, %error, "a start that failed could not be undone; its Pod is looked at again");
         }
+    }
+}
+
+/// Does things for every task of a start, many at a time, and gives what each came to in their order.
+struct Each<F: Future> {
+    under_way: FuturesOrdered<F>,
+    done: Vec<F::Output>,
+}
+
+impl<F: Future> Default for Each<F> {
+    fn default() -> Self {
+        Self { under_way: FuturesOrdered::new(), done: Vec::new() }
+    }
+}
+
+impl<F: Future> Each<F> {
+    async fn add(&mut self, one: F) {
+        if self.under_way.len() == TASKS_AT_ONCE {
+            self.done.extend(self.under_way.next().await);
+        }
+        self.under_way.push_back(one);
+    }
+
+    async fn all(mut self) -> Vec<F::Output> {
+        while let Some(done) = self.under_way.next().await {
+            self.done.push(done);
+        }
+        self.done
     }
 }
 
