@@ -30,9 +30,10 @@ async function page(filter: Filter, before: number | undefined, limit = PAGE): P
   return list.items.reverse();
 }
 
-/** `POST /api/v1/workloads/{project}/{name}/suspend` in words that are short. */
+/** `POST /api/v1/workloads/{project}/{name}/suspend` in words that are short. What is done to a node is the end of its path. */
 function deed(entry: AuditEntry): string {
-  const [method = '', path = ''] = entry.action.split(' ');
+  const [method = '', route = ''] = entry.action.split(' ');
+  const path = route.replace('{action}', entry.target.split('/').at(-1) ?? '');
   const last = path.replace('/api/v1/', '').replaceAll(/\/?\{[^}]*\}/g, '');
   const known = WORDS[`${method} ${last}`];
   if (known) return known;
