@@ -61,7 +61,7 @@ const mood = (entry: AuditEntry) => (entry.status === 0 ? 'still' : isRefused(en
 const isRefused = (entry: AuditEntry) => entry.status >= 400;
 
 const COLUMNS: Column<AuditEntry>[] = [
-  { id: 'at', title: 'When', width: 90, show: entry => <Ago at={entry.at} />, value: entry => entry.at },
+  { id: 'at', title: 'When', width: 110, show: entry => <Ago at={entry.at} />, value: entry => entry.at },
   {
     id: 'user',
     title: 'Who',
@@ -72,7 +72,7 @@ const COLUMNS: Column<AuditEntry>[] = [
   {
     id: 'what',
     title: 'What',
-    width: 150,
+    width: 200,
     show: entry => <span title={entry.action}>{deed(entry)}</span>,
     value: entry => entry.action,
   },
@@ -95,7 +95,7 @@ const COLUMNS: Column<AuditEntry>[] = [
   {
     id: 'answer',
     title: 'Answer',
-    width: 210,
+    width: 160,
     show: entry => (
       <span className={`status ${mood(entry)}`} title={entry.problem ?? undefined}>
         {entry.status === 0 ? 'not known' : entry.status} {entry.problem ? sentence(entry.problem) : ''}
