@@ -69,7 +69,7 @@ soak: ## the property tests with many more cases, many more kills of the store a
 	BERTH_EXAMPLES=$(or $(BERTH_EXAMPLES),100) cargo test --locked -p berth-server --test contract -- --nocapture
 	@echo "berth: 500 stories on a real API server, each step as in the simulator"
 	BERTH_STORIES=500 cargo test --locked -p berth-kube --test random -- --nocapture
-	@echo "berth: half an hour of updates to a page with 10,000 workloads (BERTH_UI_SOAK_SECS changes it)"
+	@echo "berth: a page with 10,000 workloads, 1,000 of them running, and half an hour of updates to it (BERTH_UI_SOAK_SECS changes it)"
 	@.ci/test-ui soak
 
 mutants: ## breaks one rule of the engine at a time and asks whether a test notices

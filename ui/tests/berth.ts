@@ -13,6 +13,8 @@ export const BERTH =
 
 export class Berth {
   readonly folder = mkdtempSync(join(tmpdir(), 'berth-ui-'));
+  /** The nodes that are declared. */
+  readonly nodes: string = '2xdgx1';
   private process: ChildProcess | null = null;
   address = '';
   link = '';
@@ -26,7 +28,7 @@ export class Berth {
       '--listen',
       listen,
       '--nodes',
-      '2xdgx1',
+      this.nodes,
       ...words,
     ]);
     this.process = started;
@@ -58,6 +60,18 @@ export class Berth {
       env: { ...process.env, BERTH_HOME: this.folder },
     });
     return stdout;
+  }
+
+  /** Asks the API. */
+  async call<T>(method: string, path: string, body?: object, token = this.token): Promise<T> {
+    const answer = await fetch(`${this.address}/api/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: body && JSON.stringify(body),
+    });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+    return (text === '' ? undefined : JSON.parse(text)) as T;
   }
 
   async down(...words: string[]) {

@@ -1,220 +1,108 @@
-// A stand-in for a server with more work and nodes than this machine could run: it lists what it made up, and tells of changes
-// as often as it is asked to. The pages are the real ones, and so is the way they ask.
-import { readFileSync } from 'node:fs';
-import { createServer, type Server, type ServerResponse } from 'node:http';
+// A server with more nodes and work than anybody looks at. Its nodes are declared; of the work, one in ten runs, each on all GPUs of
+// a node as a process that sleeps, and the rest waits because its team is at its limit.
+import { mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Cluster, Event, Node, Project, Workload } from '../src/api/types.ts';
+import type { Workload } from '../src/api/types.ts';
+import { Berth, expect } from './berth.ts';
 
-export const DIST = join(import.meta.dirname, '../dist');
-const TYPES: Record<string, string> = {
-  html: 'text/html',
-  js: 'text/javascript',
-  css: 'text/css',
-  svg: 'image/svg+xml',
-};
-const PROJECTS = 40;
+export const NODES = 1_000;
+export const TEAMS = 40;
 const GPUS = 8;
-const START = Date.now() - 3_600_000;
+/** It has to stand within this time; whoever waits for it waits a little longer, and ends what was started. */
+export const START_MAX_MS = 600_000;
+/** Requests that are under way at once: the server shares a sync of the disk among them. */
+const AT_ONCE = 64;
 
-const at = (ms: number) => new Date(ms).toISOString();
+export class Crowd extends Berth {
+  override readonly nodes = `${NODES}xdgx1`;
+  readonly running: number;
 
-function node(index: number): Node {
-  const name = `node${String(index).padStart(4, '0')}`;
-  const devices = Array.from({ length: GPUS }, (_, index) => ({
-    index,
-    model: 'Tesla V100-SXM2-32GB',
-    memory: 32 * 2 ** 30,
-    allocated: 0,
-    workloads: [],
-  }));
-  return {
-    name,
-    state: 'Ready',
-    pool: 'default',
-    labels: { rack: `r${index % 40}` },
-    devices,
-    gpus_allocated: 0,
-    cpu: 80,
-    cpu_allocated: 0,
-    memory: 512 * 2 ** 30,
-    memory_allocated: 0,
-    workloads: [],
-  } as unknown as Node;
-}
-
-/** The first run, one on each GPU in turn; the rest wait. */
-function workload(id: number, nodes: Node[]): Workload {
-  const on = nodes[Math.floor((id - 1) / GPUS)];
-  const base = {
-    id,
-    name: `train-${id}`,
-    project: `team-${id % PROJECTS}`,
-    user: `user-${id % 100}`,
-    kind: 'train',
-    priority: 50,
-    preemptible: true,
-    submitted_at: at(START + id * 10),
-    gpus_requested: 1,
-    workers_min: 1,
-    workers_max: 1,
-    runs: on ? 1 : 0,
-    failures: 0,
-    preemptions: 0,
-    request: { name: `train-${id}`, project: `team-${id % PROJECTS}`, image: 'berth/quickstart', gpus: 1 },
-  };
-  const placed = {
-    status: 'Running',
-    gpus_allocated: 1,
-    running_since: at(START + id * 20),
-    started_at: at(START + id * 20),
-    tasks: [
-      { rank: 0, node: on?.name, devices: [(id - 1) % GPUS], gpus: 1, status: 'Running', extra: false },
-    ],
-    progress: { percent: id % 100, utilisation: 50 + (id % 50), loss: '0.5', at: at(START) },
-  };
-  const waits = { status: 'Pending', gpus_allocated: 0, tasks: [] };
-  return { ...base, ...(on ? placed : waits) } as unknown as Workload;
-}
-
-export class Crowd {
-  readonly workloads: Workload[];
-  readonly nodes: Node[];
-  private readonly projects: Project[];
-  private readonly streams = new Set<ServerResponse>();
-  private seq = 1;
-  private readonly server: Server;
-
-  constructor(workloads: number, nodes: number) {
-    this.nodes = Array.from({ length: nodes }, (_, index) => node(index));
-    this.workloads = Array.from({ length: workloads }, (_, index) => workload(index + 1, this.nodes));
-    this.projects = Array.from(
-      { length: PROJECTS },
-      (_, index) =>
-        ({
-          name: `team-${index}`,
-          settings: { quota: (nodes * GPUS) / PROJECTS },
-          allocated: 0,
-          allocated_non_preemptible: 0,
-          fair_share: (nodes * GPUS) / PROJECTS,
-          waiting: 0,
-          running_count: 0,
-          waiting_count: 0,
-        }) as unknown as Project,
-    );
-    this.server = createServer((request, response) => this.answer(request.url ?? '/', response));
+  constructor(readonly workloads: number) {
+    super();
+    this.running = workloads / 10;
   }
 
-  async listen(): Promise<string> {
-    await new Promise<void>(resolve => this.server.listen(0, '127.0.0.1', resolve));
-    const address = this.server.address();
-    if (address === null || typeof address === 'string') throw new Error('it has no port');
-    return `http://127.0.0.1:${address.port}`;
+  private get notes() {
+    return join(this.folder, 'notes');
   }
 
-  close() {
-    for (const stream of this.streams) stream.destroy();
-    this.server.close();
+  team(number: number) {
+    return `team-${number % TEAMS}`;
   }
 
-  /** A workload is a little further, and everybody is told. */
-  progress(id: number, percent: number) {
-    const before = this.workloads[id - 1]!;
-    const after = { ...before, progress: { ...before.progress, percent, at: at(Date.now()) } } as Workload;
-    this.workloads[id - 1] = after;
-    this.tell({ kind: 'progressed', message: `${percent} %` }, after);
+  /** Whether it keeps its GPUs for as long as the crowd is there, and so can report at any time. */
+  stays(number: number) {
+    return number > TEAMS && number <= this.running;
   }
 
-  /** What runs on a GPU makes way for something that waited. */
-  swap(leaves: number, comes: number) {
-    const from = this.workloads[leaves - 1]!;
-    const to = this.workloads[comes - 1]!;
-    const { tasks, gpus_allocated, running_since, started_at, status, progress } = from;
-    const waiting = {
-      ...from,
-      tasks: [],
-      gpus_allocated: 0,
-      running_since: null,
-      status: 'Pending',
-    } as Workload;
-    const running = { ...to, tasks, gpus_allocated, running_since, started_at, status, progress } as Workload;
-    this.workloads[leaves - 1] = waiting;
-    this.workloads[comes - 1] = running;
-    this.tell({ kind: 'evicted', message: `stopped for ${to.name}` }, waiting);
-    this.tell({ kind: 'started', message: 'started' }, running);
+  async begin() {
+    mkdirSync(this.notes);
+    await this.up('--tasks-run-as', 'server');
+    const quota = (this.running / TEAMS) * GPUS;
+    for (let team = 0; team < TEAMS; team += 1)
+      await this.call('POST', '/projects', { name: `team-${team}`, quota, limit: quota });
+    // Each notes with which token it may report; the test reports for it.
+    const words = ['bash', '-c', 'echo $BERTH_REPORT_TOKEN > "$0/$BERTH_WORKLOAD"; exec sleep infinity'];
+    const submit = (number: number) =>
+      this.call('POST', '/workloads', {
+        name: `train-${number}`,
+        project: this.team(number),
+        image: 'bash',
+        command: [...words, this.notes],
+        gpus: GPUS,
+      });
+    await inParallel(1, this.running, submit);
+    await inParallel(this.running + 1, this.workloads, submit);
+    const count = async () => (await this.call<{ running_count: number }>('GET', '/cluster')).running_count;
+    await expect.poll(count, { timeout: 120_000 }).toBe(this.running);
+    const noted = () =>
+      readdirSync(this.notes).filter(name => statSync(join(this.notes, name)).size > 0).length;
+    await expect.poll(noted, { timeout: 120_000 }).toBe(this.running);
   }
 
-  private tell(what: { kind: string; message: string }, now: Workload) {
-    this.seq += 1;
-    const event: Event = {
-      seq: this.seq,
-      at: at(Date.now()),
-      level: 'normal',
-      workload: `${now.project}/${now.name}`,
-      workload_id: now.id,
-      project: now.project,
-      ...what,
-      now,
+  /** A workload that runs says how far it is. One report in ten seconds is told to everybody, the others are shown later. */
+  async progress(number: number, percent: number, utilisation = 90) {
+    const token = readFileSync(join(this.notes, `train-${number}`), 'utf8').trim();
+    await this.call('POST', '/report', { percent, utilisation, loss: 0.5 }, token);
+  }
+
+  /** Of each team one is on GPUs that may change hands: it is suspended, the next of its team starts, and it waits again. */
+  async swap(team: number): Promise<{ left: Workload; came: Workload }> {
+    const [left] = await this.movable(team);
+    const path = `/workloads/team-${team}/${left!.name}`;
+    await this.call('POST', `${path}/suspend`);
+    let came: Workload | undefined;
+    const arrived = async () => {
+      came = (await this.movable(team))[0];
+      return came !== undefined && came.id !== left!.id;
     };
-    for (const stream of this.streams) stream.write(`id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`);
+    await expect.poll(arrived).toBe(true);
+    await this.call('POST', `${path}/resume`);
+    return { left: left!, came: came! };
   }
 
-  private answer(url: string, response: ServerResponse) {
-    const { pathname, searchParams } = new URL(url, 'http://crowd');
-    if (!pathname.startsWith('/api/')) return this.file(pathname, response);
-    response.setHeader('berth-dashboard', 'crowd');
-    response.setHeader('berth-cursor', String(this.seq));
-    if (pathname === '/api/v1/events/stream') {
-      response.writeHead(200, { 'content-type': 'text/event-stream' });
-      response.write(': hello\n\n');
-      this.streams.add(response);
-      response.on('close', () => this.streams.delete(response));
-      return;
+  private async movable(team: number): Promise<Workload[]> {
+    const path = `/workloads?project=team-${team}&finished=false&limit=1000`;
+    const { items } = await this.call<{ items: Workload[] }>('GET', path);
+    return items.filter(({ name, status }) => status === 'Running' && !this.stays(numberOf(name)));
+  }
+}
+
+/** The number in the name of a workload, by which it was submitted; the server counts for itself. */
+export function numberOf(name: string) {
+  return Number(name.replace('train-', ''));
+}
+
+async function inParallel(first: number, last: number, work: (number: number) => Promise<unknown>) {
+  const deadline = Date.now() + START_MAX_MS / 2;
+  let next = first;
+  const hand = async () => {
+    while (next <= last) {
+      if (Date.now() > deadline) throw new Error(`only ${next} were submitted in time`);
+      const own = next;
+      next += 1;
+      await work(own);
     }
-    response.writeHead(pathname === '/api/v1/session' ? 201 : 200, { 'content-type': 'application/json' });
-    response.end(JSON.stringify(this.body(pathname.replace('/api/v1', ''), searchParams)));
-  }
-
-  private body(path: string, query: URLSearchParams): unknown {
-    const grant = { user: 'ada', role: 'admin', scope: 'all' };
-    if (path === '/session') return { user: 'ada', key: 'crowd' };
-    if (path === '/whoami') return { user: 'ada', roles: [grant] };
-    if (path === '/cluster') return this.cluster();
-    if (path === '/projects') return { items: this.projects };
-    if (path === '/nodes') return { items: this.nodes };
-    if (path === '/workloads' && query.get('finished') === 'false') {
-      const from = Number(query.get('cursor') ?? '0');
-      const limit = Number(query.get('limit') ?? '100');
-      const next = from + limit < this.workloads.length ? String(from + limit) : null;
-      return { items: this.workloads.slice(from, from + limit), next };
-    }
-    if (path.endsWith('/why'))
-      return { waits: true, rule: 'no-capacity', text: 'no room', numbers: {}, held_by: [] };
-    if (path === '/series/points') return { name: query.get('name'), points: [] };
-    return { items: [] };
-  }
-
-  private cluster(): Cluster {
-    return {
-      version: '0.1.0',
-      mode: 'embedded',
-      started_at: at(START),
-      folder: '/tmp',
-      nodes: this.nodes.length,
-      nodes_ready: this.nodes.length,
-      gpus: this.nodes.length * GPUS,
-      gpus_allocated: 0,
-      running_count: 0,
-      waiting_count: 0,
-      projects: PROJECTS,
-      cursor: this.seq,
-      declared: true,
-    } as unknown as Cluster;
-  }
-
-  private file(path: string, response: ServerResponse) {
-    const name = /\.[a-z0-9]+$/.test(path) ? path : '/index.html';
-    const type = TYPES[name.split('.').at(-1) ?? ''] ?? 'application/octet-stream';
-    response.writeHead(200, { 'content-type': type });
-    response.end(readFileSync(join(DIST, name)));
-  }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, hand));
 }

@@ -95,6 +95,12 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
       .getByRole('link', { name: /^Workloads/ })
       .click();
     await page.getByRole('link', { name: 'owner', exact: true }).click();
+    const owner = page.getByRole('complementary', { name: 'Workload owner' });
+    // A simulated node runs nothing: it prints nothing, and nobody can enter.
+    await owner.getByRole('tab', { name: 'Logs' }).click();
+    await expect(owner.getByText('Nothing printed yet')).toBeVisible();
+    await owner.getByRole('tab', { name: 'Terminal' }).click();
+    await expect(owner.getByRole('status')).toContainText('as a simulated node never does');
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
     await expect(page.getByRole('dialog')).toBeHidden();

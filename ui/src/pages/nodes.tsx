@@ -37,18 +37,21 @@ export default function Nodes() {
   const on = holdings(workloads);
   const text = place.query.get('q') ?? '';
   const state = place.query.get('state') ?? '';
-  const rows = useMemo(() => {
+  const found = useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     return nodes.filter(node => {
       const labels = Object.entries(node.labels).map(([label, value]) => `${label}=${value}`);
       const all = [node.name, node.pool, ...labels, node.devices[0]?.model ?? ''].join(' ').toLowerCase();
-      return (
-        words.every(word => all.includes(word)) &&
-        (state === '' || node.state === state) &&
-        (place.query.get('free') !== 'yes' || allocatedOn(on.get(node.name)) < node.devices.length)
-      );
+      return words.every(word => all.includes(word)) && (state === '' || node.state === state);
     });
-  }, [nodes, text, state, place, on]);
+  }, [nodes, text, state]);
+  const isFree = place.query.get('free') === 'yes';
+  // Who is where changes all the time; only this filter asks for it.
+  const held = isFree ? on : null;
+  const rows = useMemo(
+    () => (held ? found.filter(node => allocatedOn(held.get(node.name)) < node.devices.length) : found),
+    [found, held],
+  );
   const opened = place.parts[1] === undefined ? null : nodes.find(node => node.name === place.parts[1]);
   const close = useCallback(() => go(here('/nodes')), []);
   const set = (query: Record<string, string | null>) => go(here(null, query), 'replace');
@@ -95,10 +98,7 @@ export default function Nodes() {
           <option>Cordoned</option>
           <option>Draining</option>
         </select>
-        <Button
-          pressed={place.query.get('free') === 'yes'}
-          onClick={() => set({ free: place.query.get('free') === 'yes' ? null : 'yes' })}
-        >
+        <Button pressed={isFree} onClick={() => set({ free: isFree ? null : 'yes' })}>
           With room
         </Button>
         <Button icon="file" onClick={file}>

@@ -30,9 +30,10 @@ async function page(filter: Filter, before: number | undefined, limit = PAGE): P
   return list.items.reverse();
 }
 
-/** `POST /api/v1/workloads/{project}/{name}/suspend` in words that are short. */
+/** `POST /api/v1/workloads/{project}/{name}/suspend` in words that are short. What is done to a node is the end of its path. */
 function deed(entry: AuditEntry): string {
-  const [method = '', path = ''] = entry.action.split(' ');
+  const [method = '', route = ''] = entry.action.split(' ');
+  const path = route.replace('{action}', entry.target.split('/').at(-1) ?? '');
   const last = path.replace('/api/v1/', '').replaceAll(/\/?\{[^}]*\}/g, '');
   const known = WORDS[`${method} ${last}`];
   if (known) return known;
@@ -60,7 +61,7 @@ const mood = (entry: AuditEntry) => (entry.status === 0 ? 'still' : isRefused(en
 const isRefused = (entry: AuditEntry) => entry.status >= 400;
 
 const COLUMNS: Column<AuditEntry>[] = [
-  { id: 'at', title: 'When', width: 90, show: entry => <Ago at={entry.at} />, value: entry => entry.at },
+  { id: 'at', title: 'When', width: 110, show: entry => <Ago at={entry.at} />, value: entry => entry.at },
   {
     id: 'user',
     title: 'Who',
@@ -71,7 +72,7 @@ const COLUMNS: Column<AuditEntry>[] = [
   {
     id: 'what',
     title: 'What',
-    width: 150,
+    width: 200,
     show: entry => <span title={entry.action}>{deed(entry)}</span>,
     value: entry => entry.action,
   },
@@ -94,7 +95,7 @@ const COLUMNS: Column<AuditEntry>[] = [
   {
     id: 'answer',
     title: 'Answer',
-    width: 210,
+    width: 160,
     show: entry => (
       <span className={`status ${mood(entry)}`} title={entry.problem ?? undefined}>
         {entry.status === 0 ? 'not known' : entry.status} {entry.problem ? sentence(entry.problem) : ''}

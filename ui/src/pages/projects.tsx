@@ -232,6 +232,7 @@ function ProjectTable({ onOpen }: { onOpen: (open: Open) => void }) {
         id: 'running',
         title: 'Running',
         width: 72,
+        phone: false,
         align: 'right',
         show: row => way(row, 'running', row.running),
         value: row => row.running,
@@ -374,6 +375,7 @@ function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
         id: 'promised',
         title: 'Sum of projects',
         width: 110,
+        phone: false,
         align: 'right',
         show: of =>
           of.settings.quota != null && of.projects_quota > of.settings.quota ? (

@@ -13,22 +13,36 @@ const KEPT_MAX = 2000;
 /** What counts up by itself says nothing as a line. */
 const NOT_DRAWN = new Set(['time left']);
 
-function values(progress: Progress): [string, string][] {
-  const parts: [string, string | null][] = [
-    ['done', progress.percent == null ? null : `${progress.percent} %`],
-    ['epoch', progress.epoch == null ? null : of(progress.epoch, progress.epochs)],
-    ['step', progress.step == null ? null : of(progress.step, progress.steps)],
-    ['loss', progress.loss ?? null],
-    ['accuracy', progress.accuracy ?? null],
-    ['utilisation', progress.utilisation == null ? null : `${progress.utilisation} %`],
-    ['time left', progress.left_secs == null ? null : span(progress.left_secs * 1000)],
-    ...Object.entries(progress.metrics ?? {}),
-  ];
-  return parts.filter((part): part is [string, string] => part[1] !== null);
+interface Value {
+  name: string;
+  text: string;
+  /** What is drawn, and what a file says: the number without its unit. */
+  number: number | string;
 }
 
-function of(value: number, all: number | null | undefined) {
-  return all == null ? String(value) : `${value} / ${all}`;
+function values(progress: Progress): Value[] {
+  const { percent, epoch, epochs, step, steps, loss, accuracy, utilisation, left_secs } = progress;
+  const all: [string, number | string | null | undefined, (text: string) => string][] = [
+    ['done', percent, text => `${text} %`],
+    ['epoch', epoch, text => (epochs == null ? text : `${text} / ${epochs}`)],
+    ['step', step, text => (steps == null ? text : `${text} / ${steps}`)],
+    ['loss', loss, text => text],
+    ['accuracy', accuracy, text => text],
+    ['utilisation', utilisation, text => `${text} %`],
+    ['time left', left_secs, text => span(Number(text) * 1000)],
+    ...Object.entries(progress.metrics ?? {}).map(
+      ([name, told]): [string, string, (text: string) => string] => [name, told, text => text],
+    ),
+  ];
+  return all.flatMap(([name, told, words]) =>
+    told == null ? [] : [{ name, text: words(String(told)), number: numberOf(told) }],
+  );
+}
+
+/** Reports are kept as they were written, so that none loses a digit; most are numbers. */
+function numberOf(told: number | string): number | string {
+  const number = Number(told);
+  return told === '' || Number.isNaN(number) ? told : number;
 }
 
 /** Reports by time, the oldest first, each once. */
@@ -59,11 +73,10 @@ export function WorkloadMetrics({ workload }: { workload: Workload }) {
   const lines = useMemo(() => {
     const found = new Map<string, Point[]>();
     for (const report of history) {
-      for (const [name, text] of values(report)) {
-        const value = Number.parseFloat(text);
-        if (Number.isNaN(value) || NOT_DRAWN.has(name)) continue;
+      for (const { name, number } of values(report)) {
+        if (typeof number !== 'number' || NOT_DRAWN.has(name)) continue;
         const points = found.get(name) ?? [];
-        points.push([Date.parse(report.at ?? ''), value]);
+        points.push([Date.parse(report.at ?? ''), number]);
         found.set(name, points);
       }
     }
@@ -79,9 +92,9 @@ export function WorkloadMetrics({ workload }: { workload: Workload }) {
     );
   }
   const file = () => {
-    const names = [...new Set(history.flatMap(report => values(report).map(([name]) => name)))];
+    const names = [...new Set(history.flatMap(report => values(report).map(({ name }) => name)))];
     const rows = history.map(report => {
-      const told = new Map(values(report));
+      const told = new Map(values(report).map(({ name, number }) => [name, number]));
       return [report.at, ...names.map(name => told.get(name) ?? null)];
     });
     save(`${workload.name}-metrics.csv`, csv(['at', ...names], rows));
@@ -89,7 +102,7 @@ export function WorkloadMetrics({ workload }: { workload: Workload }) {
   return (
     <>
       <div className="cards">
-        {values(progress).map(([name, text]) => (
+        {values(progress).map(({ name, text }) => (
           <div className="card" key={name}>
             <span>{name}</span>
             <b title={text}>{text}</b>
