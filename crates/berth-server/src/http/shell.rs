@@ -36,7 +36,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const FIRST_WORDS: Duration = Duration::from_secs(10);
 /// What became of the worker is known within this time after its last process is gone.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
-/// How long a worker may take to start after the first of its workload did.
+/// How long a worker that starts is waited for.
 const STARTS_WITHIN: Duration = Duration::from_secs(25);
 /// Silence of so many intervals means that the other side is gone; never less than the shortest time, which a busy machine may take.
 const SILENT_INTERVALS: u32 = 3;
@@ -183,11 +183,11 @@ pub(super) async fn worker(
     }
 }
 
-/// Whether a worker is about to run while others of its workload do already: the first of a gang calls the others at once.
+/// Whether a worker is about to run: those of a gang do not start in one moment, and the first calls the others before anybody has
+/// heard of its own start.
 fn is_awaited(platform: &Platform, id: WorkloadId, rank: Option<u32>) -> bool {
     let (Some(record), Some(rank)) = (platform.record(id), rank) else { return false };
-    let is_starting = record.tasks.get(&rank).is_some_and(|task| task.started.is_none() && !task.stopping);
-    is_starting && record.tasks.values().any(|task| task.started.is_some() && !task.stopping)
+    record.tasks.get(&rank).is_some_and(|task| task.started.is_none() && !task.stopping)
 }
 
 fn running(
