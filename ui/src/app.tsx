@@ -156,7 +156,7 @@ function Lost() {
 /** `g` and then the first letter of a page; `/` goes to the search of the page. */
 function useShortcuts() {
   useEffect(() => {
-    let armed = 0;
+    let armed = Number.NEGATIVE_INFINITY;
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.metaKey || event.ctrlKey || event.altKey || target.closest('input,textarea,select,dialog'))
@@ -167,9 +167,9 @@ function useShortcuts() {
           event.preventDefault();
           search.focus();
         }
-      } else if (event.key === 'g') armed = Date.now();
-      else if (Date.now() - armed < 1200) {
-        armed = 0;
+      } else if (event.key === 'g') armed = event.timeStamp;
+      else if (event.timeStamp - armed < 1200) {
+        armed = Number.NEGATIVE_INFINITY;
         const page = PAGES.find(page => page.key === event.key);
         if (page) go(page.path);
       }

@@ -79,12 +79,16 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
     await expect(page.getByRole('img', { name: 'team-b: 8 of 8 GPUs' })).toBeVisible();
     const pending = page.getByRole('region', { name: 'Pending workloads' }).getByRole('row').nth(1);
     const name = (await pending.getByRole('link').first().textContent()) ?? '';
-    await pending.getByRole('link', { name, exact: true }).click();
+    await page
+      .getByRole('region', { name: 'Pending workloads' })
+      .getByRole('link', { name, exact: true })
+      .click();
     const drawer = page.getByRole('complementary', { name: `Workload ${name}` });
     await expect(drawer.getByRole('region', { name: 'Why it waits' })).toContainText('no-capacity');
     await drawer.getByRole('tab', { name: 'Events' }).click();
     await expect(drawer).toContainText('owner');
     await page.keyboard.press('Escape');
+    await expect(drawer).toBeHidden();
 
     await page.getByRole('link', { name: 'Nodes', exact: true }).click();
     await expect(page.getByRole('article')).toHaveCount(2);

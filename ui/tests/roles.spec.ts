@@ -110,6 +110,7 @@ test('an administrator makes a user, a role and a token, who then sees own work 
   const token = (await dialog.locator('code').first().textContent()) ?? '';
   expect(token).toMatch(/^berth-\d+-[0-9a-f]{64}$/);
   await dialog.getByRole('button', { name: 'Done' }).click();
+  await expect(dialog).toBeHidden();
   await expect(page.getByRole('row', { name: /laptop/ })).toContainText('bob');
   expect(await page.content()).not.toContain(token);
 

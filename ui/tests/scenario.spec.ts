@@ -120,7 +120,8 @@ test('the scenario of the report, from the page', async ({ berth, page }) => {
   const paused = pending.getByRole('row').filter({ hasText: 'it is above quota' }).first();
   await expect(paused).toContainText(/team-[bc]/);
   const name = (await paused.getByRole('link').first().textContent()) ?? '';
-  await paused.getByRole('link', { name, exact: true }).click();
+  // By its name: others come to the list while it is looked at.
+  await pending.getByRole('link', { name, exact: true }).click();
   const drawer = page.getByRole('complementary', { name: `Workload ${name}` });
   await expect(drawer.getByRole('region', { name: 'Why it waits' })).toContainText('no-capacity');
   await expect(drawer).toContainText('quota-reclaim');
@@ -140,7 +141,10 @@ test('the scenario of the report, from the page', async ({ berth, page }) => {
     await expect(page.getByRole('complementary', { name: `Workload ${name}` })).toContainText(
       /Terminating|Deleted/,
     );
+    // The page may hear of it before the answer closes the question.
+    await expect(page.getByRole('dialog')).toBeHidden();
     await page.keyboard.press('Escape');
+    await expect(page.getByRole('complementary', { name: `Workload ${name}` })).toBeHidden();
   }
   await page.getByRole('link', { name: 'Overview', exact: true }).click();
   await expectShares(page, [

@@ -51,6 +51,7 @@ mod sweep;
 mod task;
 mod task_folder;
 mod trainer;
+mod watch;
 
 pub use agent::{can_run_as_others, local};
 pub use devices::{Devices, Gpu, Vendor};

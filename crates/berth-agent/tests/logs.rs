@@ -43,6 +43,44 @@ fn a_follower_sees_every_line_while_the_log_is_rotated() {
     assert_eq!(tail.read().unwrap().unwrap().bytes, b"line 19999\nline 20000\n");
 }
 
+/// The kernel gives a user few watches, and a machine may have more tasks than that.
+#[test]
+fn a_machine_without_watches_has_logs_and_checkpoints_too() {
+    const NONE: &str = "BERTH_TEST_WITHOUT_WATCHES";
+    if std::env::var_os(NONE).is_none() {
+        // A user namespace has a limit of its own, which nobody else on this machine has to live with.
+        let limit = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c", limit, "sh"]);
+        if !command.arg("true").output().is_ok_and(|output| output.status.success()) {
+            println!("NOT TESTED: a machine without watches, because this one has no user namespaces");
+            return;
+        }
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c", limit, "sh"]);
+        command.arg(std::env::current_exe().expect("a program"));
+        command.args(["--exact", "a_machine_without_watches_has_logs_and_checkpoints_too"]).env(NONE, "yes");
+        let output = command.output().expect("it ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let temp = Temp::new();
+    let mut machine = Machine::with(small_logs(&temp));
+    let mark = temp.join("mark");
+    let script = format!(
+        "echo first; while ! [ -e {} ]; do sleep 0.05; done; touch \"$BERTH_CHECKPOINT_FILE\"; echo second; exec sleep 1000",
+        mark.display()
+    );
+    machine.host.ensure_started(shell(id(1), &script));
+    machine.started(id(1));
+    machine.log_with(id(1), "first\n");
+    std::fs::write(mark, "").expect("is written");
+    machine.log_with(id(1), "second\n");
+    machine.wait("a checkpoint", |fact| matches!(fact, Fact::Checkpoint { .. }));
+    machine.host.ensure_stopped(id(1), berth_types::Span::ZERO);
+    machine.exited(id(1));
+}
+
 #[test]
 fn garbage_and_lines_of_ten_megabytes_do_no_harm() {
     let temp = Temp::new();

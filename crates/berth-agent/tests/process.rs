@@ -255,6 +255,18 @@ fn progress_and_checkpoints_are_told() {
 }
 
 #[test]
+fn a_checkpoint_in_the_last_moment_is_told() {
+    let temp = Temp::new();
+    let mut machine = Machine::new(&temp);
+    for number in 1..=10 {
+        machine.host.ensure_started(shell(id(number), "exec touch $BERTH_CHECKPOINT_FILE"));
+        machine.exited(id(number));
+        let is_told = |fact: &Fact| matches!(fact, Fact::Checkpoint { id: of, .. } if *of == id(number));
+        machine.wait("a checkpoint", is_told);
+    }
+}
+
+#[test]
 fn a_task_that_lives_enters_a_control_group_with_what_it_started() {
     let temp = Temp::new();
     let mut machine = Machine::new(&temp);

@@ -22,14 +22,14 @@ fn trainer(run_number: u32, args: &[&str]) -> TaskSpec {
 fn a_preempted_training_resumes_where_it_was() {
     let temp = Temp::new();
     let mut machine = Machine::new(&temp);
-    let args = ["--epochs=4", "--steps=5", "--step-time-ms=30"];
-    machine.host.ensure_started(trainer(1, &args));
+    // Slow at first, so that it is not over before it is preempted.
+    machine.host.ensure_started(trainer(1, &["--epochs=4", "--steps=5", "--step-time-ms=500"]));
     machine.wait("a checkpoint", |fact| matches!(fact, Fact::Checkpoint { .. }));
     machine.log_with(run(1), "Epoch 2/4");
     machine.host.ensure_stopped(run(1), Span::secs(60));
     let (exit, stopped) = machine.exited(run(1));
     assert!(stopped && matches!(exit, Exit::Code(0 | 143)), "{exit:?}");
-    machine.host.ensure_started(trainer(2, &args));
+    machine.host.ensure_started(trainer(2, &["--epochs=4", "--steps=5", "--step-time-ms=30"]));
     assert_eq!(machine.exited(run(2)), (Exit::Code(0), false));
     let (first, second) = (machine.log(run(1)), machine.log(run(2)));
     assert!(!first.contains("resumed"), "{first}");

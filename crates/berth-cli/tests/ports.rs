@@ -222,6 +222,7 @@ fn a_port_nobody_listens_on_or_somebody_else_does_is_said_to_be_so() {
     );
     assert_eq!(page.status, 502, "{page:?}");
     assert!(page.body.contains("nobody listens on port 9555 of worker 0 of team-a/deaf"), "{page:?}");
+    assert_eq!(page.all("refresh"), ["2"], "a browser looks again: it may still be starting");
     let curl = |port: u16| {
         let mut forward = Forward::start(&server, "team-a/deaf", port);
         let mut stream = TcpStream::connect(&forward.local).expect("it listens");

@@ -150,6 +150,19 @@ fn a_shell_says_that_its_job_is_over() {
 }
 
 #[test]
+fn a_terminal_that_is_gone_ends_its_shell_also_where_no_signal_is_heard() {
+    let server = server();
+    build(&server);
+    let mut person = Person::hears_no_hangup(&server.home, SIZE, "berth bash team-a/build");
+    person.types("sh -c 'echo re''ady $$; exec sleep 1000'\n");
+    person.sees("ready ");
+    let pid = person.sees("\r\n").trim().to_owned();
+    drop(person);
+    until("nothing of it is left", || !std::path::Path::new(&format!("/proc/{pid}")).exists());
+    assert_eq!(server.workload("team-a/build")["status"], "Running", "it goes on");
+}
+
+#[test]
 fn a_job_goes_on_when_the_server_restarts_and_its_shells_end_with_a_line() {
     for how in ["down", "KILL"] {
         let mut server = server();

@@ -3,8 +3,9 @@
 mod support;
 
 use berth_api::{Code, EventQuery, LogQuery, ProjectSettings, WorkloadQuery};
-use berth_client::{Client, ClientError, Endpoint};
-use support::{Reply, event, json, serve, sse};
+use berth_client::{Client, ClientError, Endpoint, Limits};
+use std::time::Duration;
+use support::{Reply, event, json, limits, serve, sse};
 
 const VOLUMES: &str = r#"{"items":[]}"#;
 
@@ -108,10 +109,13 @@ async fn something_else_on_the_port_is_no_berth() {
 
 #[tokio::test]
 async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+    let soon = || Limits { answer: Duration::from_millis(500), ..limits() };
     let (client, _) = serve(|_, _| Reply::Hang);
+    let client = client.with_limits(soon());
     assert!(matches!(client.nodes().await, Err(ClientError::Timeout { .. })));
     let (client, _) =
         serve(|_, _| Reply::Keep(json("200 OK", "", VOLUMES).split_last().expect("bytes").1.to_vec()));
+    let client = client.with_limits(soon());
     assert!(matches!(client.volumes().await, Err(ClientError::Timeout { .. })));
 }
 

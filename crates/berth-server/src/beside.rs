@@ -107,6 +107,9 @@ async fn carry(
     let mut last_words = Instant::now();
     while ended.is_none() || shell.output.is_some() || shell.errors.is_some() {
         tokio::select! {
+            // In this order: what was printed goes before the end of waiting for it, however late this looks, and what is
+            // typed before what is printed, or a flood could not be interrupted.
+            biased;
             () = told.closed() => break,
             input = said.recv(), if shell.typed.is_empty() && ended.is_none() => match input {
                 None => break,
@@ -121,19 +124,11 @@ async fn carry(
                 Some(count) => drop(shell.typed.drain(..count)),
                 None => (shell.input, shell.typed) = (None, Vec::new()),
             },
-            part = read_some(shell.output.as_mut()), if shell.output.is_some() => {
+            end = its_end(&mut line), if ended.is_none() => {
                 last_words = Instant::now() + LAST_WORDS;
-                match part {
-                    None => shell.output = None,
-                    Some(bytes) => {
-                        if told.send(ShellOutput::Printed(bytes)).await.is_err() {
-                            break;
-                        }
-                    }
-                }
+                ended = Some(end);
             }
             part = read_some(shell.errors.as_mut()), if shell.errors.is_some() => {
-                last_words = Instant::now() + LAST_WORDS;
                 match part {
                     None => shell.errors = None,
                     Some(bytes) => {
@@ -142,10 +137,19 @@ async fn carry(
                         }
                     }
                 }
-            }
-            end = its_end(&mut line), if ended.is_none() => {
+                // A slow listener is not a silent command.
                 last_words = Instant::now() + LAST_WORDS;
-                ended = Some(end);
+            }
+            part = read_some(shell.output.as_mut()), if shell.output.is_some() => {
+                match part {
+                    None => shell.output = None,
+                    Some(bytes) => {
+                        if told.send(ShellOutput::Printed(bytes)).await.is_err() {
+                            break;
+                        }
+                    }
+                }
+                last_words = Instant::now() + LAST_WORDS;
             }
             () = tokio::time::sleep_until(last_words), if ended.is_some() => break,
         }

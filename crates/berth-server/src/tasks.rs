@@ -20,7 +20,7 @@ use std::{
 };
 
 /// The variable in which Jupyter looks for the token that it asks for. In its arguments everybody on the machine could read it.
-const NOTEBOOK_TOKEN: &str = "JUPYTER_TOKEN";
+pub(crate) const NOTEBOOK_TOKEN: &str = "JUPYTER_TOKEN";
 /// GPUs are looked at this often.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 

@@ -1,5 +1,5 @@
 // Keeps what is known fresh: lists once, follows the stream, and resumes it after a lost connection.
-import { call, Failure, get, hasKey, keepKey, serverNow, withQuery } from '../api/client.ts';
+import { call, Failure, get, hasKey, keepKey, serverNow, withQuery, workloadPath } from '../api/client.ts';
 import { follow } from '../api/stream.ts';
 import type {
   Cluster,
@@ -44,15 +44,23 @@ export async function signOut() {
 
 /** Forgets everything: somebody else may sit down here. */
 export function end() {
-  running?.abort();
-  running = null;
+  stop();
   keepKey(null);
   forget();
 }
 
+/** Nothing that was told or asked for before is shown after it. */
+function stop() {
+  running?.abort();
+  running = null;
+  lot = [];
+  for (const timer of due.values()) clearTimeout(timer);
+  due.clear();
+}
+
 /** Begins to keep everything fresh, if somebody is signed in. */
 export function begin() {
-  running?.abort();
+  stop();
   if (!hasKey()) {
     forget();
     return;
@@ -116,6 +124,7 @@ function rest(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 async function list(signal: AbortSignal) {
+  const isNewest = { owners: question('owners'), nodes: question('nodes') };
   const [who, cluster, projects, departments, nodes] = await Promise.all([
     get<WhoAmI>('/whoami', signal),
     get<Cluster>('/cluster', signal),
@@ -134,16 +143,11 @@ async function list(signal: AbortSignal) {
     for (const workload of page.body.items) workloads.set(workload.id, workload);
     next = page.body.next;
     if (first) {
-      change({
-        phase: 'ready',
-        user: who.user,
-        roles: who.roles,
-        cluster,
-        projects: projects.items,
-        departments: departments.items,
-        nodes: nodes.items,
-        workloads: new Map(workloads),
-      });
+      const { user, roles } = who;
+      if (isNewest.owners())
+        change({ user, roles, cluster, projects: projects.items, departments: departments.items });
+      if (isNewest.nodes()) change({ nodes: nodes.items });
+      change({ phase: 'ready', workloads: new Map(workloads) });
     }
     first = false;
   } while (next);
@@ -178,7 +182,8 @@ let lot: Event[] = [];
 function take(event: Event) {
   cursor = Math.max(cursor, event.seq);
   lot.push(event);
-  if (lot.length === 1) setTimeout(showLot, LOT_MS);
+  const told = lot;
+  if (told.length === 1) setTimeout(() => told === lot && showLot(), LOT_MS);
 }
 
 function showLot() {
@@ -237,11 +242,28 @@ function later(what: 'owners' | 'nodes') {
   );
 }
 
+/** How often each was asked for, and the newest question whose answer is shown. */
+const asked = { owners: 0, nodes: 0 };
+const shown = { owners: 0, nodes: 0 };
+
+/** Asks; gives whether its answer, once it is there, is the newest. A late answer says what was, and is not shown. */
+function question(what: 'owners' | 'nodes'): () => boolean {
+  asked[what] += 1;
+  const turn = asked[what];
+  return () => {
+    if (turn < shown[what]) return false;
+    shown[what] = turn;
+    return true;
+  };
+}
+
 export async function refresh(what: 'owners' | 'nodes') {
   const signal = running?.signal;
+  const isNewest = question(what);
   try {
     if (what === 'nodes') {
-      change({ nodes: (await get<{ items: Node[] }>('/nodes', signal)).items });
+      const nodes = await get<{ items: Node[] }>('/nodes', signal);
+      if (isNewest()) change({ nodes: nodes.items });
       return;
     }
     const [projects, departments, cluster, who] = await Promise.all([
@@ -251,14 +273,26 @@ export async function refresh(what: 'owners' | 'nodes') {
       get<WhoAmI>('/whoami', signal),
     ]);
     const { user, roles } = who;
-    change({ projects: projects.items, departments: departments.items, cluster, user, roles });
+    if (isNewest())
+      change({ projects: projects.items, departments: departments.items, cluster, user, roles });
   } catch {
     // The stream notices when the server is gone, and everything is asked for again then.
   }
 }
 
-/** What the answer to a command says is shown before the stream tells it. */
-export function seen(workload: Workload) {
+/** Has something done to a workload. The answer is shown before the stream tells it, unless that was quicker and knows more. */
+export async function command(method: 'POST' | 'DELETE', workload: Workload, rest = '') {
+  const before = now().workloads.get(workload.id);
+  const { body } = await call<Workload>(method, workloadPath(workload, rest));
+  if (now().workloads.get(workload.id) === before) show(body);
+}
+
+/** A workload that was submitted is shown before the stream tells of it. */
+export function submitted(workload: Workload) {
+  if (!now().workloads.has(workload.id)) show(workload);
+}
+
+function show(workload: Workload) {
   const workloads = new Map(now().workloads);
   if (workload.status === 'Deleted') workloads.delete(workload.id);
   else workloads.set(workload.id, workload);

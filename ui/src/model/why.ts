@@ -5,7 +5,8 @@ import type { Why, Workload } from '../api/types.ts';
 import { useKnown } from './store.ts';
 
 const AT_ONCE = 3;
-const known = new Map<number, { why: Why; decisions: number }>();
+const known = new Map<number, { why: Why; decisions: number; turn: number }>();
+let asked = 0;
 const queue: (() => Promise<void>)[] = [];
 let busy = 0;
 
@@ -36,9 +37,13 @@ export function useWhy(workload: Workload, wanted = true): Why | null {
     const soon = setTimeout(() => {
       run(async () => {
         if (gone) return;
+        asked += 1;
+        const turn = asked;
         try {
           const why = await get<Why>(workloadPath(workload, '/why'));
-          known.set(id, { why, decisions });
+          // An answer that comes after that of a later question says what was.
+          if (turn < (known.get(id)?.turn ?? 0)) return;
+          known.set(id, { why, decisions, turn });
           if (known.size > 500) known.delete(known.keys().next().value!);
           if (!gone) setAnswer(count => count + 1);
         } catch {

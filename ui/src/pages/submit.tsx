@@ -3,7 +3,7 @@ import { useMemo, useState } from 'react';
 import { call } from '../api/client.ts';
 import type { Kind, Preview, Submitted, WorkloadRequest } from '../api/types.ts';
 import { quoted, seconds, split, submitCommand, time } from '../model/command.ts';
-import { seen } from '../model/live.ts';
+import { submitted } from '../model/live.ts';
 import { useMay } from '../model/may.ts';
 import { go } from '../model/router.ts';
 import { useKnown } from '../model/store.ts';
@@ -182,7 +182,7 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
   const [tried, setTried] = useState(false);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Trouble | null>(null);
-  const [preview, setPreview] = useState<Preview | null>(null);
+  const [preview, setPreview] = useState<{ of: WorkloadRequest; is: Preview } | null>(null);
   const { request, problems } = useMemo(() => lower(draft), [draft]);
   const line = submitCommand(request);
   const told = problem?.field ? (FIELDS[problem.field] ?? (problem.field as keyof Draft)) : null;
@@ -204,10 +204,11 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
     setBusy(true);
     try {
       if (dryRun) {
-        setPreview((await call<Preview>('POST', '/workloads?dry_run=true', request)).body);
+        const { body } = await call<Preview>('POST', '/workloads?dry_run=true', request);
+        setPreview({ of: request, is: body });
       } else {
         const { body } = await call<Submitted>('POST', '/workloads', { ...request, command_line: line });
-        seen(body.workload);
+        submitted(body.workload);
         say([`${body.workload.name} is submitted`, ...(body.warnings ?? [])].join('; '));
         onClose();
         go(`/workloads/${body.workload.id}`);
@@ -406,7 +407,8 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
         <div className="dialog-tail">
           {problem && !isKnown && <TroubleNote of={problem} />}
           {problem?.hint && isKnown && <p className="note">{sentence(problem.hint)}</p>}
-          {preview && <WhatWouldHappen preview={preview} />}
+          {/* What was asked about may have been changed before the answer came. */}
+          {preview?.of === request && <WhatWouldHappen preview={preview.is} />}
           <Copyable text={line} label="Copy the command" />
         </div>
         <footer>

@@ -1,8 +1,8 @@
 // All about one workload, beside the list it is from.
 import { useEffect, useState } from 'react';
-import { call, get, workloadPath } from '../api/client.ts';
+import { get } from '../api/client.ts';
 import type { Workload, WorkloadRequest } from '../api/types.ts';
-import { seen } from '../model/live.ts';
+import { command } from '../model/live.ts';
 import { useMay } from '../model/may.ts';
 import { go, here, usePlace } from '../model/router.ts';
 import { isFinal } from '../model/status.ts';
@@ -105,8 +105,7 @@ function Actions({ workload, onClone }: { workload: Workload; onClone: (request:
   const mayWork = may.work(workload);
   const act = async (verb: 'suspend' | 'resume') => {
     try {
-      const { body } = await call<Workload>('POST', workloadPath(workload, `/${verb}`));
-      seen(body);
+      await command('POST', workload, `/${verb}`);
       say(
         verb === 'suspend'
           ? `${workload.name} is being suspended`
@@ -125,8 +124,7 @@ function Actions({ workload, onClone }: { workload: Workload; onClone: (request:
     }
   };
   const remove = async () => {
-    const { body } = await call<Workload>('DELETE', workloadPath(workload));
-    seen(body);
+    await command('DELETE', workload);
     say(`${workload.name} ${isFinal(workload.status) ? 'is listed no more' : 'is being ended'}`);
   };
   const over = isFinal(workload.status);

@@ -7,8 +7,9 @@ import { type End, Shell } from '../api/shell.ts';
 import { bytes } from '../model/format.ts';
 import { styleSpansByProperty, withSheets } from './terminal-style.ts';
 
-/** What was printed and is not drawn yet. Beyond it the rest is left out: a person reads the end of a flood. */
+/** What was printed and is not drawn yet. Beyond it only the end is drawn: that is what a person reads of a flood. */
 const UNDRAWN_MAX = 4 << 20;
+const END_BYTES = 256 << 10;
 const LINES_KEPT = 5000;
 
 styleSpansByProperty();
@@ -112,24 +113,37 @@ export default function Terminal(props: TerminalProps) {
   return <div className="terminal-frame" ref={frame} />;
 }
 
-/** Draws what is printed. What comes faster than it can be drawn is left out, and how much is said. */
+/** Draws what is printed. Of what comes faster than it can be drawn, the end is drawn, and how much is missing is said. */
 function drawing(shown: Xterm): (printed: Uint8Array) => void {
   let undrawn = 0;
   let left = 0;
-  const tell = () => {
-    shown.write(`\x1b[0m\r\n[${bytes(left)} not shown]\r\n`);
-    left = 0;
-  };
-  return printed => {
-    if (undrawn > UNDRAWN_MAX || left > 0) {
-      left += printed.length;
-      return;
-    }
+  let last: Uint8Array[] = [];
+  let lastBytes = 0;
+  const draw = (printed: Uint8Array) => {
     undrawn += printed.length;
     shown.write(printed, () => {
       undrawn -= printed.length;
-      if (left > 0 && undrawn === 0) tell();
+      if (undrawn === 0 && last.length > 0) catchUp();
     });
+  };
+  const catchUp = () => {
+    if (left > 0) shown.write(`\x1b[0m\r\n[${bytes(left)} not shown]\r\n`);
+    const rest = last;
+    [left, last, lastBytes] = [0, [], 0];
+    for (const printed of rest) draw(printed);
+  };
+  return printed => {
+    if (undrawn <= UNDRAWN_MAX && last.length === 0) {
+      draw(printed);
+      return;
+    }
+    last.push(printed);
+    lastBytes += printed.length;
+    while (lastBytes - last[0]!.length >= END_BYTES) {
+      const gone = last.shift()!;
+      lastBytes -= gone.length;
+      left += gone.length;
+    }
   };
 }
 

@@ -10,15 +10,15 @@ use crate::{
 };
 use bollard::{Docker, query_parameters::LogsOptionsBuilder};
 use futures_util::StreamExt;
-use rustix::fs::inotify;
 use std::{
     io,
     path::PathBuf,
     time::{Duration, SystemTime},
 };
-use tokio::net::unix::pipe::Receiver;
 
 const TICK: Duration = Duration::from_millis(500);
+/// How often the file is looked at that means a checkpoint when it is touched.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Follower {
     id: TaskId,
@@ -28,7 +28,6 @@ pub(super) struct Follower {
     scanner: Scanner,
     /// How much of the engine's output is in the log.
     written: u64,
-    watch: Option<Receiver>,
     checkpoint_file: PathBuf,
     checkpoint_modified: Option<SystemTime>,
 }
@@ -45,7 +44,6 @@ impl Follower {
             log,
             scanner: Scanner::new(parser),
             written: length(task.path()),
-            watch: watch(&checkpoint_file).ok(),
             checkpoint_modified: None,
             checkpoint_file,
         })
@@ -58,6 +56,7 @@ impl Follower {
         let mut output = docker.logs(name, Some(options));
         let mut skip = self.written;
         self.look_for_checkpoint();
+        let mut looks = tokio::time::interval(CHECKPOINT_EVERY);
         loop {
             let pending = self.scanner.has_report() || self.scanner.has_put_off();
             tokio::select! {
@@ -68,7 +67,7 @@ impl Follower {
                     skip -= from as u64;
                     self.take(&bytes[from..]);
                 }
-                () = touched(self.watch.as_ref()) => self.look_for_checkpoint(),
+                _ = looks.tick() => self.look_for_checkpoint(),
                 () = tokio::time::sleep(TICK), if pending => self.scanner.tick(boot_ms()),
             }
             self.report();
@@ -114,21 +113,4 @@ impl Follower {
         }
         self.worker.tell(Told::Checkpoint(self.id, checkpoint));
     }
-}
-
-/// A watch reads like a pipe that nobody closes.
-fn watch(file: &std::path::Path) -> io::Result<Receiver> {
-    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-    let what = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::ATTRIB | inotify::WatchFlags::MOVED_TO;
-    inotify::add_watch(&watch, file.parent().unwrap_or(file), what)?;
-    Receiver::from_owned_fd_unchecked(watch)
-}
-
-async fn touched(watch: Option<&Receiver>) {
-    let Some(watch) = watch else { return std::future::pending().await };
-    if watch.readable().await.is_err() {
-        return std::future::pending().await;
-    }
-    let mut buffer = [0; 2048];
-    while watch.try_read(&mut buffer).is_ok_and(|count| count > 0) {}
 }

@@ -1,6 +1,7 @@
 //! Reads a log while it is written.
 
 use super::{Piece, open, pieces};
+use crate::watch;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::inotify,
@@ -14,6 +15,8 @@ use std::{
 };
 
 const READ_BYTES_MAX: usize = 64 << 10;
+/// How often more is looked for where nothing can be watched.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// From where to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +39,9 @@ pub struct LogChunk {
 /// Reads the log of one task; goes on over rotated files, and can wait for more without asking again and again.
 ///
 /// ```text
-/// loop { while let Some(chunk) = reader.read()? { show(chunk) }
-///        if reader.is_ended() { break }      // asked before the last read, see there
+/// loop { let ended = reader.is_ended();      // asked before the last read, see there
+///        while let Some(chunk) = reader.read()? { show(chunk) }
+///        if ended { break }
 ///        reader.wait(...)?  }
 /// ```
 #[derive(Debug)]
@@ -51,14 +55,11 @@ pub struct LogReader {
 
 impl LogReader {
     pub(crate) fn open(running: &Path, kept: &Path, start: LogStart) -> io::Result<Self> {
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         let what = inotify::WatchFlags::MODIFY
             | inotify::WatchFlags::CREATE
             | inotify::WatchFlags::MOVED_TO
             | inotify::WatchFlags::DELETE_SELF;
-        if inotify::add_watch(&watch, running, what).is_err() {
-            inotify::add_watch(&watch, kept, what)?;
-        }
+        let watch = watch::watch(&[running, kept], what, LOOK_EVERY)?;
         let folders = [running.to_owned(), kept.to_owned()];
         let position = match start {
             LogStart::Offset(offset) => offset,
@@ -69,7 +70,6 @@ impl LogReader {
 
     /// The next part, or none when everything written so far was read. It never waits.
     pub fn read(&mut self) -> io::Result<Option<LogChunk>> {
-        self.clear_watch();
         loop {
             if let Some((start, file)) = &mut self.open {
                 let start = *start;
@@ -114,8 +114,9 @@ impl LogReader {
     }
 
     /// Whether the task has ended, so that nothing is written any more. What was written before may still be unread: ask
-    /// this first, then read until there is no more.
+    /// this first, then read until there is no more, then wait: what happens after this question ends the waiting.
     pub fn is_ended(&self) -> bool {
+        watch::clear(&self.watch);
         let [running, _] = &self.folders;
         running.join("exit.json").exists() || !running.join("lock").exists()
     }
@@ -131,14 +132,9 @@ impl LogReader {
             Err(error) => Err(error.into()),
         }
     }
-
-    fn clear_watch(&self) {
-        let mut buffer = [0; 4096];
-        while rustix::io::read(&self.watch, &mut buffer).is_ok_and(|count| count > 0) {}
-    }
 }
 
-/// Readable when something may have changed since the last [`LogReader::read`], for callers with a loop of their own.
+/// Readable when something may have changed since the last [`LogReader::is_ended`], for callers with a loop of their own.
 impl AsFd for LogReader {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()
@@ -302,5 +298,19 @@ mod tests {
         writer.write(b"more\n").unwrap();
         assert!(reader.wait(Duration::from_secs(20)).unwrap());
         assert_eq!(rest(&mut reader), b"more\n");
+    }
+
+    #[test]
+    fn an_end_between_the_question_and_the_last_read_is_not_slept_through() {
+        let scratch = Scratch::new();
+        LogWriter::open(scratch.path(), 1000, 2).unwrap();
+        std::fs::write(scratch.path().join("lock"), "").unwrap();
+        let mut reader =
+            LogReader::open(scratch.path(), &scratch.path().join("kept"), LogStart::Offset(0)).unwrap();
+        assert!(!reader.is_ended());
+        std::fs::write(scratch.path().join("exit.json"), "").unwrap();
+        assert_eq!(reader.read().unwrap(), None);
+        assert!(reader.wait(Duration::from_secs(20)).unwrap());
+        assert!(reader.is_ended());
     }
 }

@@ -15,10 +15,10 @@ use crate::{
     clock::{boot_ms, unix_ms},
     progress::TICK_MS,
     task_folder::{Checkpoint, Order, Process, Progress, TaskFolder, Told},
+    watch,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::inotify,
     process::Signal,
 };
 use signal_hook::{
@@ -27,10 +27,8 @@ use signal_hook::{
 };
 use std::{
     io::{self, Read},
-    mem::MaybeUninit,
     os::{fd::OwnedFd, unix::net::UnixStream},
-    path::Path,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 /// Reports are told at most this often.
@@ -38,6 +36,9 @@ const REPORT_EVERY_MS: u64 = 500;
 /// A task without limits enters its control group when it has lived this long: entering costs the kernel longer than many a
 /// short task takes, and until then its tree is known by descent.
 const JOIN_AFTER_MS: u64 = 1_000;
+/// How often the file is looked at that means a checkpoint when it is touched. A watch of the kernel would tell at once, but a
+/// user has 128 of them in all, and there are machines with more tasks.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// While the tree is ended, what was born in the meantime is looked for this often.
 const KILL_AGAIN_MS: u64 = 20;
 
@@ -97,7 +98,8 @@ pub(super) struct Control<'a> {
     group: Option<Group>,
     process: Process,
     teller: Option<Teller>,
-    checkpoints: Option<OwnedFd>,
+    /// When the file that means a checkpoint is looked at.
+    checkpoints: OwnedFd,
     checkpoint_modified: Option<SystemTime>,
     /// When it enters its control group, if it has not.
     join_at_ms: Option<u64>,
@@ -121,7 +123,7 @@ impl<'a> Control<'a> {
     ) -> io::Result<Self> {
         let output = Output::new(folder, order, running.output, running.keyboard)?;
         let teller = Teller::open(&order.agent);
-        let checkpoints = watch(&order.checkpoint_file).ok();
+        let checkpoints = watch::ticks(CHECKPOINT_EVERY)?;
         let group = running.group;
         let joins_later = order.control_group.is_some() && !child::limits(order).any();
         let mut control = Self {
@@ -146,7 +148,7 @@ impl<'a> Control<'a> {
         if let Some(started) = folder.started() {
             control.tell(Told::Started(order.spec.id, started));
         }
-        // A checkpoint or a request may have come before the watch.
+        // A checkpoint or a request may have come before.
         control.on_checkpoint_file();
         if folder.stop().is_some() {
             control.on_stop();
@@ -195,10 +197,8 @@ impl<'a> Control<'a> {
         let mut fds = vec![
             PollFd::new(&self.signals.stop, PollFlags::IN),
             PollFd::new(&self.signals.child, PollFlags::IN),
+            PollFd::new(&self.checkpoints, PollFlags::IN),
         ];
-        if let Some(checkpoints) = &self.checkpoints {
-            fds.push(PollFd::new(checkpoints, PollFlags::IN));
-        }
         let source = self.output.source();
         if let Some(source) = &source {
             fds.push(PollFd::new(source, PollFlags::IN));
@@ -209,7 +209,7 @@ impl<'a> Control<'a> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let checkpoint = self.checkpoints.is_some() && !fds[2].revents().is_empty();
+        let checkpoint = !fds[2].revents().is_empty();
         drop(fds);
         if checkpoint {
             self.on_checkpoint_file();
@@ -270,13 +270,9 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// One touch is several events, and what came before the watch is none: the file's own time tells.
+    /// The file's own time tells whether it was touched since.
     fn on_checkpoint_file(&mut self) {
-        if let Some(watch) = &self.checkpoints {
-            let mut buffer = [MaybeUninit::uninit(); 2048];
-            let mut reader = inotify::Reader::new(watch, &mut buffer);
-            while reader.next().is_ok() {}
-        }
+        watch::clear(&self.checkpoints);
         let modified =
             std::fs::symlink_metadata(&self.order.checkpoint_file).and_then(|file| file.modified()).ok();
         if modified.is_some() && modified != self.checkpoint_modified {
@@ -347,6 +343,8 @@ impl<'a> Control<'a> {
     fn finish(mut self, exit: Exit) -> Exit {
         while self.output.copy_some(boot_ms(), |bytes| self.shells.on_output(bytes)) {}
         self.shells.finish(exit);
+        // It may have saved its state in its last moment.
+        self.on_checkpoint_file();
         self.output.scanner.settle();
         if self.output.scanner.take_checkpoint() {
             self.on_checkpoint();
@@ -359,17 +357,4 @@ impl<'a> Control<'a> {
         }
         exit
     }
-}
-
-/// A watch on the folder of the file that means a checkpoint when it is touched.
-fn watch(file: &Path) -> io::Result<OwnedFd> {
-    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-    let what = inotify::WatchFlags::CLOSE_WRITE
-        | inotify::WatchFlags::ATTRIB
-        | inotify::WatchFlags::MOVED_TO
-        // The folder is the workload's own, who may have put a link in its place.
-        | inotify::WatchFlags::ONLYDIR
-        | inotify::WatchFlags::DONT_FOLLOW;
-    inotify::add_watch(&watch, file.parent().unwrap_or(file), what)?;
-    Ok(watch)
 }

@@ -21,6 +21,8 @@ use tokio::{
 
 /// What ended before its command did, as other programs for shells far away say it.
 const CUT_OFF: u8 = 255;
+/// As a shell says of a command that ended because its terminal was gone.
+const HUNG_UP: u8 = 129;
 /// Variables of the person's terminal that make sense in the worker's.
 const OF_TERMINAL: [&str; 3] = ["TERM", "COLORTERM", "LANG"];
 
@@ -189,7 +191,7 @@ async fn open(
     tokio::spawn(hand_on(typed, sender, terminal, left));
     let end = tokio::select! {
         end = show(&mut receiver, raw.is_some()) => end,
-        Ok(()) = leaving => Ok(End::Left),
+        Ok(end) = leaving => Ok(end),
     };
     drop(raw);
     Ok(match end {
@@ -254,7 +256,7 @@ async fn hand_on(
     mut typed: Receiver<Typed>,
     mut sender: ShellSender,
     terminal: Option<Terminal>,
-    left: tokio::sync::oneshot::Sender<()>,
+    left: tokio::sync::oneshot::Sender<End>,
 ) {
     let mut resized = terminal.as_ref().and_then(|_| signal(SignalKind::window_change()).ok());
     // It may have changed between the first look and now, when changes are heard of.
@@ -269,7 +271,12 @@ async fn hand_on(
             typed = typed.recv(), if is_open => match typed {
                 Some(Typed::Bytes(bytes)) => sender.type_bytes(&bytes).await,
                 Some(Typed::Leave) => {
-                    let _ = left.send(());
+                    let _ = left.send(End::Left);
+                    return;
+                }
+                // No key ends what is typed at a terminal, so this one is gone. A signal says so too, but not to who ignores it.
+                Some(Typed::End) | None if terminal.as_ref().is_some_and(Terminal::has_person) => {
+                    let _ = left.send(End::Code(HUNG_UP));
                     return;
                 }
                 Some(Typed::End) | None => {

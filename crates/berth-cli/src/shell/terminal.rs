@@ -25,6 +25,11 @@ impl Terminal {
         Self { has_person: false }
     }
 
+    /// Whether a person sits at it.
+    pub(super) fn has_person(&self) -> bool {
+        self.has_person
+    }
+
     pub(super) fn size(&self) -> ShellSize {
         let known = tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         known.map_or(USUAL, |size| ShellSize { columns: size.ws_col, rows: size.ws_row })

@@ -20,6 +20,15 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Stays until it is told to end, and ends at once then.
 const PATIENT: &str = "trap 'exit 1' TERM; sleep 1000 & wait";
 
+/// Where an image of Jupyter has its own; answers with what it was asked and with the token it would ask for.
+const NOTEBOOK: &str = "#!/bin/sh\nexec nc -ll -p 8888 -e /bin/answer\n";
+const ANSWER: &str = r#"#!/bin/sh
+said=
+while read -r line && [ "$line" != "$(printf '\r')" ]; do said="$said$line
+"; done
+printf 'HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n%sit asks for %s\n' "$said" "$JUPYTER_TOKEN"
+"#;
+
 #[test]
 fn workers_on_a_real_node_are_entered_joined_and_reached() {
     let options = Options {
@@ -34,6 +43,7 @@ fn workers_on_a_real_node_are_entered_joined_and_reached() {
     let talk = format!("#!/bin/sh\nread line; sleep {}; echo \"you said $line\"\n", SILENCE.as_secs());
     let image = Image::new(IMAGE).shell().expect("busybox").text("/bin/talk", &talk, 0o755);
     let image = image.text("/www/index.html", "from the Pod\n", 0o644);
+    let image = image.text("/bin/start-notebook.sh", NOTEBOOK, 0o755).text("/bin/answer", ANSWER, 0o755);
     berth.cluster.import_image(&image).expect("it is imported");
     berth.run("berth project create lender --quota 2");
     berth.run("berth project create borrower --quota 0");
@@ -46,6 +56,7 @@ fn workers_on_a_real_node_are_entered_joined_and_reached() {
     whoever_goes_away_leaves_nothing_behind(&berth);
     running(&berth, "lender/web");
     a_declared_port_is_reached_through_the_server(&berth);
+    a_notebook_is_opened_with_the_token_it_asks_for(&berth);
     any_port_is_forwarded(&berth);
     a_terminal_of_its_own_is_joined_left_and_joined_again(&berth);
     a_shell_says_that_its_job_was_preempted(&berth);
@@ -204,6 +215,28 @@ fn a_declared_port_is_reached_through_the_server(berth: &Berth) {
     berth.run("berth delete deaf -p lender");
 }
 
+fn a_notebook_is_opened_with_the_token_it_asks_for(berth: &Berth) {
+    let words = ["berth", "submit", "nb", "-p", "lender", "--jupyter", "-i", IMAGE, "--local-image"];
+    let ran = berth.home.run_words(&words);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    running(berth, "lender/nb");
+    let url = berth.json("berth get lender/nb")["urls"][0].as_str().expect("an address").to_owned();
+    let end = url["http://".len()..].find('/').expect("a path") + "http://".len();
+    let (address, path) = url.split_at(end);
+    let token = std::fs::read_to_string(berth.home.server_folder().join("token")).expect("a token");
+    let mut answer = String::new();
+    until("the notebook answers", || {
+        answer = get(address, path, Some(token.trim()));
+        answer.starts_with("HTTP/1.1 200")
+    });
+    let asked = answer.lines().find_map(|line| line.strip_prefix("it asks for ")).expect("a token").trim();
+    assert!(asked.len() >= 32, "{answer}");
+    let shown = answer.to_ascii_lowercase();
+    assert!(shown.contains(&format!("authorization: token {asked}")), "{answer}");
+    assert!(!answer.contains(token.trim()), "that of the caller stays with the server: {answer}");
+    berth.run("berth delete nb -p lender");
+}
+
 /// A forwarded port, until it is dropped.
 struct Forward(Child);
 
@@ -222,12 +255,14 @@ fn any_port_is_forwarded(berth: &Berth) {
     let mut lines = BufReader::new(forward.0.stderr.take().expect("a pipe")).lines();
     let first = lines.next().expect("it says where").expect("a line");
     let local = first.split(' ').nth(1).expect("an address").trim_start_matches("http://").to_owned();
-    let mut stream = TcpStream::connect(&local).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
-    stream.write_all(b"hello\n").expect("it is sent");
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).expect("it is answered");
-    assert_eq!(answer, "you said hello\n");
+    // It runs before it listens; who comes in between is sent away.
+    until("it answers", || {
+        let mut stream = TcpStream::connect(&local).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
+        let mut answer = String::new();
+        let asked = stream.write_all(b"hello\n").and_then(|()| BufReader::new(stream).read_line(&mut answer));
+        asked.is_ok() && answer == "you said hello\n"
+    });
     drop(forward);
     berth.run("berth delete talks -p lender");
 }

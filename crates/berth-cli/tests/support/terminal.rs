@@ -24,6 +24,17 @@ pub(crate) struct Person {
 impl Person {
     /// Runs a command line of the product in a terminal of this size, as columns and rows.
     pub(crate) fn sits_at(home: &Home, size: (u16, u16), line: &str) -> Self {
+        Self::runs(home, size, line, Command::new("setsid"))
+    }
+
+    /// The same, where nobody hears of a terminal that is gone, as below `nohup`.
+    pub(crate) fn hears_no_hangup(home: &Home, size: (u16, u16), line: &str) -> Self {
+        let mut command = Command::new("env");
+        command.args(["--ignore-signal=HUP", "setsid"]);
+        Self::runs(home, size, line, command)
+    }
+
+    fn runs(home: &Home, size: (u16, u16), line: &str, mut command: Command) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let terminal = openpt(flags).expect("a terminal");
         unlockpt(&terminal).expect("a terminal");
@@ -32,7 +43,6 @@ impl Person {
         let mut words = line.split_whitespace();
         assert_eq!(words.next(), Some("berth"), "a person types a command of the product");
         // `setsid --ctty` makes the terminal that of the command, so that its signals come from there.
-        let mut command = Command::new("setsid");
         command
             .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_berth")])
             .args(words)

@@ -18,7 +18,7 @@ use std::{
     collections::BTreeMap,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -35,7 +35,7 @@ const ERROR: u8 = 1;
 /// A worker that has just started may not listen yet; it is tried again for so long, and this often.
 const LISTENS_WITHIN: Duration = Duration::from_secs(5);
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// When nobody listens, that is said within this time.
+/// When nobody listens, that is said within this time, or within twice the time that the line itself took, where all is slow.
 const REFUSED_WITHIN: Duration = Duration::from_millis(200);
 /// A port that answered is believed to listen for so long: a page is made of many requests.
 const BELIEVED_FOR: Duration = Duration::from_secs(5);
@@ -73,19 +73,23 @@ pub(crate) async fn connect(
             Ok(dialled) => {
                 let (near, far) = tokio::io::duplex(BUFFER_BYTES);
                 let (held, gone) = oneshot::channel();
-                tokio::spawn(carry(dialled, far, gone, worker, port, answered));
-                return Ok(Box::new(Connection { pipe: near, _held: held }));
+                let refused = Arc::new(OnceLock::new());
+                tokio::spawn(carry(dialled, far, gone, worker, port, answered, Arc::clone(&refused)));
+                return Ok(Box::new(Connection { pipe: near, refused, _held: held }));
             }
             Err(why) if Instant::now() > until => {
-                let Worker { full, rank, .. } = &worker;
                 tracing::debug!(pod = worker.pod, port, why, "its port does not answer");
-                let text = format!("nobody listens on port {port} of worker {rank} of {full}");
-                let hint = format!("it may still be starting: `berth logs {full}` shows what it says");
-                return Err(Problem::new(Code::WrongState, text).hint(hint));
+                let hint =
+                    format!("it may still be starting: `berth logs {}` shows what it says", worker.full);
+                return Err(Problem::new(Code::WrongState, nobody_listens(&worker, port)).hint(hint));
             }
             Err(_) => sleep(TRY_EVERY).await,
         }
     }
+}
+
+fn nobody_listens(worker: &Worker, port: u16) -> String {
+    format!("nobody listens on port {port} of worker {} of {}", worker.rank, worker.full)
 }
 
 /// A line to a port.
@@ -129,10 +133,12 @@ impl Channels {
 /// Opens a line; the inner error says why the port does not answer.
 async fn dial(worker: &Worker, port: u16, is_believed: bool) -> Result<Result<Dialled, String>, Problem> {
     let port = port.to_string();
+    let asked = Instant::now();
     let (sender, mut receiver) = worker.open("portforward", &[("ports", &port)], PROTOCOL).await?;
+    let patience = REFUSED_WITHIN.max(asked.elapsed() * 2);
     let mut channels = Channels::default();
     let mut first = None;
-    let until = Instant::now() + if is_believed { Duration::ZERO } else { REFUSED_WITHIN };
+    let until = Instant::now() + if is_believed { Duration::ZERO } else { patience };
     while first.is_none() && !is_believed {
         match timeout_at(until, receiver.next()).await {
             Err(_) => break,
@@ -155,12 +161,14 @@ async fn carry(
     worker: Worker,
     port: u16,
     answered: Answered,
+    refused: Arc<OnceLock<String>>,
 ) {
     let Dialled { sender, mut receiver, mut channels, mut first } = dialled;
     let (from, mut to) = tokio::io::split(pipe);
     let (heard, last_heard) = watch::channel(Instant::now());
     let onward = send_on(from, sender, gone, last_heard, worker.ping_every);
     let back = async {
+        let mut is_heard = false;
         loop {
             let bytes = match first.take() {
                 Some(bytes) => bytes,
@@ -171,11 +179,15 @@ async fn carry(
                         Heard::Nothing => continue,
                         Heard::Refused(why) => {
                             tracing::debug!(pod = worker.pod, port, why, "its port has ended");
+                            if !is_heard {
+                                let _ = refused.set(nobody_listens(&worker, port));
+                            }
                             return;
                         }
                     },
                 },
             };
+            is_heard = true;
             answered.note(&worker.pod, port);
             heard.send_replace(Instant::now());
             if to.write_all(&bytes).await.is_err() {
@@ -236,6 +248,8 @@ async fn send_on(
 /// Our end of a connection. Whoever drops it is gone, which is more than the end of what they write.
 struct Connection {
     pipe: DuplexStream,
+    /// What became of it, if that was said later than it was waited for.
+    refused: Arc<OnceLock<String>>,
     _held: oneshot::Sender<()>,
 }
 
@@ -245,7 +259,14 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.pipe).poll_read(context, buffer);
+        match (&read, self.refused.get()) {
+            (Poll::Ready(Ok(())), Some(why)) if buffer.filled().len() == before => {
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionRefused, why.clone())))
+            }
+            _ => read,
+        }
     }
 }
 
@@ -281,6 +302,21 @@ mod tests {
         let why = Heard::Refused("connection refused".into());
         assert_eq!(channels.hear(ERROR, Bytes::from_static(b"connection refused")), why);
         assert_eq!(channels.hear(7, number()), Heard::Nothing);
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_late_is_told_so_and_not_that_it_is_over() {
+        for (refused, expected) in [(None, Ok(0)), (Some("nobody"), Err(io::ErrorKind::ConnectionRefused))] {
+            let (pipe, far) = tokio::io::duplex(8);
+            let (held, _gone) = oneshot::channel();
+            let mut connection = Connection { pipe, refused: Arc::default(), _held: held };
+            if let Some(why) = refused {
+                connection.refused.set(why.to_owned()).expect("is not set");
+            }
+            drop(far);
+            let read = connection.read(&mut [0; 8]).await.map_err(|error| error.kind());
+            assert_eq!(read, expected);
+        }
     }
 
     #[test]

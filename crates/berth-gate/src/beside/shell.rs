@@ -36,8 +36,12 @@ const WAITING_MAX: usize = 16;
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 /// What became of the Pod is known within this time after its last process is gone.
 const KNOWN_WITHIN: Duration = Duration::from_secs(10);
-/// The longest that the end of an abandoned command takes.
+/// The longest that the end of an abandoned command takes. One that did not succeed is tried again after a while, so often.
 const HUNG_UP_WITHIN: Duration = Duration::from_secs(20);
+const HANG_UP_EVERY: Duration = Duration::from_secs(1);
+const HANG_UP_TRIES: usize = 10;
+/// What a runtime says of an image without the program.
+const NO_PROGRAM: &str = "executable file not found";
 /// Of what a worker printed before it was joined, so much is shown.
 const RECENT_LINES: i64 = 50;
 const RECENT_BYTES: i64 = 16 << 10;
@@ -126,7 +130,7 @@ pub(crate) async fn exec(worker: Worker, request: ShellRequest) -> Result<Shell,
         // An image may hold one program and nothing else. It runs without what it cannot be told.
         Err(problem) if problem.detail.contains("\"env\": executable file not found") => {
             open_exec(&worker, &command, request.terminal).await.map_err(|problem| {
-                match problem.detail.contains("executable file not found") {
+                match problem.detail.contains(NO_PROGRAM) {
                     true => no_program(&worker, &command),
                     false => problem,
                 }
@@ -139,6 +143,15 @@ pub(crate) async fn exec(worker: Worker, request: ShellRequest) -> Result<Shell,
     tokio::spawn(async move {
         let (worker, terminal) = (worker, request.terminal.is_some());
         match converse(opened, ours.said, &ours.told, terminal, worker.ping_every).await {
+            Some(Outcome::Lost) => {
+                let end = end_of_command(&worker, Outcome::Lost).await;
+                let is_left = !matches!(end, ShellOutput::Ended { .. });
+                let _ = ours.told.send(end).await;
+                // Nobody finds the way back to it.
+                if is_left {
+                    hang_up(&worker, &mark, counted).await;
+                }
+            }
             Some(outcome) => drop(ours.told.send(end_of_command(&worker, outcome).await).await),
             None => hang_up(&worker, &mark, counted).await,
         }
@@ -365,19 +378,49 @@ async fn recent(worker: &Worker) -> Vec<u8> {
     if worker.has_terminal { recent.replace('\n', "\r\n").into_bytes() } else { recent.into_bytes() }
 }
 
-/// Ends a command that nobody listens to any more, with what it started. Without a shell in the image it runs on.
+/// Ends a command that nobody listens to any more, with what it started. It is tried until it is done, or the worker has ended.
+/// Without a shell in the image the command runs on.
 async fn hang_up(worker: &Worker, mark: &str, counted: Counted) {
     let script = HANG_UP.replace("$MARKED", &format!("{MARK}={mark}"));
     let command = ["sh".to_owned(), "-c".to_owned(), script];
-    let told = timeout(HUNG_UP_WITHIN, async {
-        let mut opened = open_exec(worker, &command, None).await?;
-        // From here on it goes on without us.
-        drop(counted);
-        while opened.receiver.next().await.is_some_and(|(channel, _)| channel != STATUS) {}
-        Ok::<(), Problem>(())
-    });
-    if let Ok(Err(problem)) = told.await {
-        tracing::debug!(pod = worker.pod, why = problem.detail, "an abandoned command is not ended");
+    let mut counted = Some(counted);
+    for _ in 0..HANG_UP_TRIES {
+        let told = timeout(HUNG_UP_WITHIN, async {
+            let opened = open_exec(worker, &command, None).await?;
+            // From here on it goes on without us.
+            drop(counted.take());
+            Ok::<Outcome, Problem>(its_end(opened).await)
+        });
+        match told.await {
+            Ok(Ok(Outcome::Exited(_))) => return,
+            Ok(Err(problem)) if problem.detail.contains(NO_PROGRAM) => return,
+            Ok(Ok(Outcome::Failed(why))) => {
+                tracing::debug!(pod = worker.pod, why, "an abandoned command is not ended")
+            }
+            Ok(Err(problem)) => {
+                tracing::debug!(pod = worker.pod, why = problem.detail, "an abandoned command is not ended");
+            }
+            Ok(Ok(Outcome::Lost)) | Err(_) => {
+                tracing::debug!(pod = worker.pod, "whether it ended is not known")
+            }
+        }
+        if worker.ends_within(HANG_UP_EVERY).await {
+            return;
+        }
+    }
+}
+
+/// How a command ended that prints nothing. What is empty says only that a channel is there.
+async fn its_end(mut opened: Opened) -> Outcome {
+    let mut heard = opened.first.take();
+    loop {
+        match heard {
+            Some((STATUS, status)) if !status.is_empty() => return outcome(&status),
+            _ => heard = opened.receiver.next().await,
+        }
+        if heard.is_none() {
+            return Outcome::Lost;
+        }
     }
 }
 

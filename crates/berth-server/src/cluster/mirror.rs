@@ -3,10 +3,12 @@
 use super::{Cluster, RequestKey, Wish, differences::differences, history::History};
 use crate::{
     Folder,
+    auth::new_token,
     controller::{Command, Key, SAMPLE_EVERY, Shared, store_problem},
     feed::Told,
     platform::{Happened, Logged, PeopleChange, Platform, Stop},
     samples,
+    tasks::NOTEBOOK_TOKEN,
 };
 use berth_api::{Code, Problem, Submitted};
 use berth_store::{Json, StoreError};
@@ -234,12 +236,22 @@ fn wish(
             cordoned: node.condition == NodeCondition::Cordoned,
             draining: *draining,
         },
-        Happened::Submitted { workload, request } => Wish::Submit {
-            name: workload.spec.name.clone(),
-            request: request.clone(),
-            user: workload.spec.user.clone(),
-            key: key.map(RequestKey::of),
-        },
+        Happened::Submitted { workload, request } => {
+            let mut request = request.clone();
+            if request.notebook && !request.environment.contains_key(NOTEBOOK_TOKEN) {
+                // One that it makes up itself is in its log only, where nobody who is let in would look.
+                match new_token() {
+                    Ok(token) => drop(request.environment.insert(NOTEBOOK_TOKEN.into(), token)),
+                    Err(error) => return Some(Err(Problem::new(Code::Internal, error.to_string()))),
+                }
+            }
+            Wish::Submit {
+                name: workload.spec.name.clone(),
+                request,
+                user: workload.spec.user.clone(),
+                key: key.map(RequestKey::of),
+            }
+        }
         Happened::Stopped { workload, stop, .. } => {
             let (project, name) = named(*workload)?;
             match stop {

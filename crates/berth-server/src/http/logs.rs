@@ -6,7 +6,10 @@ use super::{
     state::{AppState, Caller, Query},
     workloads::{Found, find},
 };
-use crate::platform::{Act, Person, Place};
+use crate::{
+    feed::Durable,
+    platform::{Act, Person, Place},
+};
 use axum::{
     body::{Body, Bytes},
     extract::{Path, State},
@@ -17,7 +20,10 @@ use berth_agent::{LogReader, LogStart, TaskId};
 use berth_api::{Code, LogQuery, Problem, Workload};
 use berth_types::WorkloadId;
 use std::{io, time::Duration};
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::{
+    mpsc::{self, Sender},
+    watch::Receiver,
+};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 
 /// Parts that may wait for a slow reader.
@@ -119,7 +125,10 @@ fn newest(state: &AppState, id: WorkloadId, query: &LogQuery) -> Option<TaskId> 
 fn send(state: &AppState, id: WorkloadId, query: &LogQuery, follow: bool, sender: &Sender<Bytes>) {
     let mut start = query.tail.map_or(LogStart::Offset(0), |lines| LogStart::Lines(lines as u64));
     let mut sent = None;
+    let mut bell = state.feed.bell();
     loop {
+        // Before anything is looked at: what happens from now on is waited for, however soon it comes.
+        bell.mark_unchanged();
         // Asked before looking for a newer run: what is over has no more runs.
         let is_over = state.shared.read().record(id).is_none();
         match newest(state, id, query).filter(|task| sent != Some(*task)) {
@@ -133,7 +142,7 @@ fn send(state: &AppState, id: WorkloadId, query: &LogQuery, follow: bool, sender
                 start = LogStart::Offset(0);
             }
             None if is_over => return,
-            None => wait(state, sender),
+            None => wait(state, &mut bell, sender),
         }
         if sender.is_closed() || state.feed.is_closing() || !follow || (query.run.is_some() && sent.is_some())
         {
@@ -161,9 +170,7 @@ fn send_run(state: &AppState, mut log: LogReader, follow: bool, sender: &Sender<
 }
 
 /// Waits until something happened.
-fn wait(state: &AppState, sender: &Sender<Bytes>) {
-    let mut bell = state.feed.bell();
-    bell.mark_unchanged();
+fn wait(state: &AppState, bell: &mut Receiver<Durable>, sender: &Sender<Bytes>) {
     tokio::runtime::Handle::current().block_on(async {
         tokio::select! {
             _ = bell.changed() => {}

@@ -36,6 +36,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const FIRST_WORDS: Duration = Duration::from_secs(10);
 /// What became of the worker is known within this time after its last process is gone.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a worker that starts is waited for.
+const STARTS_WITHIN: Duration = Duration::from_secs(25);
 /// Silence of so many intervals means that the other side is gone; never less than the shortest time, which a busy machine may take.
 const SILENT_INTERVALS: u32 = 3;
 const SILENCE_MIN: Duration = Duration::from_secs(5);
@@ -163,8 +165,29 @@ pub(super) async fn worker(
             return Err(problem.hint(format!("what it printed is kept: `berth logs {full}`")));
         }
     };
-    let (worker, _) = state.read(|platform| running(platform, id, rank)).await;
-    worker.map(|(task, ports)| Worker { project: project.into(), name: name.into(), task, ports })
+    let mut bell = state.feed.bell();
+    let until = tokio::time::Instant::now() + STARTS_WITHIN;
+    loop {
+        bell.mark_unchanged();
+        let found = |platform: &Platform| (running(platform, id, rank), is_awaited(platform, id, rank));
+        let ((worker, is_awaited), _) = state.read(found).await;
+        if is_awaited && tokio::time::timeout_at(until, bell.changed()).await.is_ok_and(|rung| rung.is_ok()) {
+            continue;
+        }
+        return worker.map(|(task, ports)| Worker {
+            project: project.into(),
+            name: name.into(),
+            task,
+            ports,
+        });
+    }
+}
+
+/// Whether a worker is about to run: those of a gang do not start in one moment, and the first calls the others before anybody has
+/// heard of its own start.
+fn is_awaited(platform: &Platform, id: WorkloadId, rank: Option<u32>) -> bool {
+    let (Some(record), Some(rank)) = (platform.record(id), rank) else { return false };
+    record.tasks.get(&rank).is_some_and(|task| task.started.is_none() && !task.stopping)
 }
 
 fn running(

@@ -18,3 +18,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 app.kubernetes.io/name: berth
 app.kubernetes.io/component: server
 {{- end }}
+
+{{/* How kubelet asks the server whether it is well: over TLS where it speaks that, and else from inside of its Pod. */}}
+{{- define "berth.serverProbe" -}}
+{{- if .Values.server.tls.secret -}}
+httpGet: {path: /healthz, port: api, scheme: HTTPS}
+{{- else -}}
+exec: {command: [/usr/local/bin/berth-gate, check]}
+{{- end }}
+{{- end }}

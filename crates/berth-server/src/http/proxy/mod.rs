@@ -26,6 +26,7 @@ use super::{
 use crate::{
     auth::{Identity, new_token},
     platform::{Routed, Sight, Target},
+    tasks::NOTEBOOK_TOKEN,
 };
 use axum::{
     body::Body,
@@ -84,7 +85,7 @@ pub(super) async fn serve(State(state): State<AppState>, request: Request) -> Re
     let headers = request.headers().clone();
     match forward(&state, request).await {
         Ok(response) => response,
-        Err(problem) => page::problem(&headers, problem),
+        Err(problem) => page::of_port(&headers, problem),
     }
 }
 
@@ -150,9 +151,11 @@ async fn carry(
     bears_token: bool,
 ) -> Result<Response, Problem> {
     let full = format!("{}/{}", target.project, target.name);
-    let unreachable = |error: &dyn std::fmt::Display| {
-        Problem::new(Code::Unreachable, format!("port {} of {full} does not answer: {error}", target.port))
-            .hint(format!("`berth logs {full}` shows what it says"))
+    let unreachable = |error: hyper::Error| {
+        let refused = refusal(&error);
+        let text =
+            refused.unwrap_or_else(|| format!("port {} of {full} does not answer: {error}", target.port));
+        Problem::new(Code::Unreachable, text).hint(format!("`berth logs {full}` shows what it says"))
     };
     let stream = dial(state, worker, target.port).await.map_err(|problem| match problem.code {
         Code::WrongState => {
@@ -160,8 +163,7 @@ async fn carry(
         }
         _ => problem,
     })?;
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
     let identity = request.extensions().get::<Identity>().cloned();
     let leaves = || left(state.clone(), identity.clone(), target.project.clone(), target.workload);
     let (gone, leaving) = (leaves(), leaves());
@@ -183,9 +185,8 @@ async fn carry(
         passed.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         passed.insert(header::UPGRADE, upgrade.clone());
     }
-    if let Some(tasks) = &state.tasks
-        && !passed.contains_key(header::AUTHORIZATION)
-        && let Some(token) = tasks.notebook_token(&state.shared.read(), target.workload)
+    if !passed.contains_key(header::AUTHORIZATION)
+        && let Some(token) = notebook_token(state, target.workload)
         && let Ok(value) = HeaderValue::from_str(&format!("token {token}"))
     {
         // The notebook asks for a token of its own, so that nobody else on this machine gets in beside us.
@@ -196,7 +197,7 @@ async fn carry(
     let (parts, body) = request.into_parts();
     let mut onward = hyper::Request::new(body);
     (*onward.method_mut(), *onward.uri_mut(), *onward.headers_mut()) = (parts.method, path, passed);
-    let mut answer = sender.send_request(onward).await.map_err(|error| unreachable(&error))?;
+    let mut answer = sender.send_request(onward).await.map_err(unreachable)?;
 
     let mut passed = headers::for_browser(answer.headers(), &target.prefix, is_stripped);
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -222,6 +223,21 @@ async fn carry(
     let mut response = Response::new(Body::new(answer.into_body()));
     (*response.status_mut(), *response.headers_mut()) = (status, passed);
     Ok(response)
+}
+
+/// That nobody listens, where it is said only after a connection was made.
+fn refusal(error: &hyper::Error) -> Option<String> {
+    let cause = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
+    (cause.kind() == std::io::ErrorKind::ConnectionRefused).then(|| cause.to_string())
+}
+
+/// The token that the notebook of a workload asks for. On a cluster it is in the environment of its Pod.
+fn notebook_token(state: &AppState, workload: WorkloadId) -> Option<String> {
+    let platform = state.shared.read();
+    match &state.tasks {
+        Some(tasks) => tasks.notebook_token(&platform, workload),
+        None => platform.record(workload)?.request.environment.get(NOTEBOOK_TOKEN).cloned(),
+    }
 }
 
 /// Waits until whoever came may not be there any more.

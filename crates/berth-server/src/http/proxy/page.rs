@@ -1,10 +1,13 @@
 //! What a browser shows when there is nothing else to show.
 
 use axum::{
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Response},
 };
-use berth_api::Problem;
+use berth_api::{Code, Problem};
+
+/// After so many seconds a browser asks again for what did not answer.
+const LOOK_AGAIN: HeaderValue = HeaderValue::from_static("2");
 
 /// A problem: a page for a browser, JSON for a program.
 pub(crate) fn problem(headers: &HeaderMap, problem: Problem) -> Response {
@@ -19,6 +22,16 @@ pub(crate) fn problem(headers: &HeaderMap, problem: Problem) -> Response {
             response
         }
     }
+}
+
+/// What is wrong with a port: one that does not answer may still be starting, so that a browser looks again by itself.
+pub(super) fn of_port(headers: &HeaderMap, wrong: Problem) -> Response {
+    let is_away = wrong.code == Code::Unreachable;
+    let mut response = problem(headers, wrong);
+    if is_away && wants_page(headers) {
+        response.headers_mut().insert(header::REFRESH, LOOK_AGAIN);
+    }
+    response
 }
 
 /// A page that says something and loads nothing; what it says is markup already.
