@@ -85,7 +85,10 @@ impl Place {
             assert_eq!(ran.code, Some(0), "{ran:?}");
         };
         submit("berth submit desk -p team-a -g 1 --", &["sleep", "100000"]);
-        submit("berth submit parrot -p team-a -g 1 --port 9876 --", &["python3", "-c", PARROT]);
+        // A port of its own: another server of this machine may promise the same one before anybody listens on it.
+        let port = 10_000 + std::process::id() % 9_000;
+        let line = format!("berth submit parrot -p team-a -g 1 --port {port} --");
+        submit(&line, &["python3", "-c", PARROT]);
         let mut others = Vec::new();
         for place in ["team-a/desk", "team-a/parrot"] {
             server.until_status(place, "Running");
