@@ -11,6 +11,7 @@ use berth_server::{Access, Config, Folder, Running, Shutdown, TasksRunAs};
 use clap::Args;
 use std::{
     env, fs,
+    io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -175,22 +176,27 @@ async fn serve(config: Config, folder: &Folder) -> anyhow::Result<()> {
     match (how, running.running_count()) {
         (Shutdown::EndWorkloads, count @ 1..) => {
             let workloads = if count == 1 { "workload saves its" } else { "workloads save their" };
-            eprintln!(
-                "berth: stopping; {count} {workloads} state (once more to stop at once, leaving them to the next start)"
-            );
+            say(&format!(
+                "berth: stopping; {count} {workloads} state (once more to stop at once, leaving them to the next start)\n"
+            ));
         }
         (Shutdown::KeepWorkloads, count @ 1..) => {
-            eprintln!("berth: stopping; {count} workloads go on without it")
+            say(&format!("berth: stopping; {count} workloads go on without it\n"));
         }
-        _ => eprintln!("berth: stopping"),
+        _ => say("berth: stopping\n"),
     }
     tokio::select! {
         () = running.stop(how) => {}
         // What runs is found again by the next start, as after a crash.
         _ = interrupt.recv() => std::process::exit(130),
     }
-    eprintln!("berth: stopped; `{}` goes on from here", restart_words());
+    say(&format!("berth: stopped; `{}` goes on from here\n", restart_words()));
     Ok(())
+}
+
+/// Whoever listened may be gone, as `tee` is after a Ctrl-C for both. That is no reason to end before the work has.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn explained(error: berth_server::ServerError, listen: SocketAddr, folder: &Folder) -> anyhow::Error {
@@ -238,7 +244,7 @@ fn restart_words() -> String {
 
 fn greet(running: &Running, folder: &Folder) {
     for note in &running.notes {
-        eprintln!("berth: {note}");
+        say(&format!("berth: {note}\n"));
     }
     let (berth, home) = (own_name(), folder.path().display());
     let elsewhere = match crate::config::default_folder() {
@@ -265,7 +271,7 @@ fn greet(running: &Running, folder: &Folder) {
         ),
         None => String::new(),
     };
-    eprint!(
+    say(&format!(
         "berth {} runs at {}, in {home}\n{fingerprint}{}\n\n{dashboard}In another terminal:\n{elsewhere}{create}  \
          {berth} submit hello -p {project} -g 1 -i berth/quickstart\n  \
          {berth} list -A --watch\n  {berth} logs hello -p {project} -f\n  {berth} why hello -p {project}\n\n\
@@ -273,7 +279,7 @@ fn greet(running: &Running, folder: &Folder) {
         berth_api::release(),
         running.public_url,
         running.summary(),
-    );
+    ));
 }
 
 /// Starts the same command again without a terminal, and waits until it answers.

@@ -48,6 +48,20 @@ fn a_stop_saves_everything_and_the_next_start_goes_on() {
 }
 
 #[test]
+fn a_server_whose_words_nobody_takes_still_ends_what_runs() {
+    let mut server = small();
+    assert_eq!(server.signal("TERM"), Some(0), "{}", server.log());
+    let log = server.home.path().join("server.log");
+    fs::remove_file(&log).expect("is there");
+    std::os::unix::fs::symlink("/dev/full", &log).expect("is made");
+    server.up();
+    shell(&server, "sleeps", "-g 1", "sleep 1000");
+    server.until_status("team-a/sleeps", "Running");
+    assert_eq!(server.signal("INT"), Some(0));
+    assert!(server.task_processes().is_empty(), "nothing is left behind");
+}
+
+#[test]
 fn a_killed_server_finds_what_runs_and_what_ended_meanwhile() {
     let mut server = small();
     shell(&server, "goes-on", "-g 1", "sleep 1000");

@@ -117,8 +117,9 @@ impl LogReader {
     /// this first, then read until there is no more, then wait: what happens after this question ends the waiting.
     pub fn is_ended(&self) -> bool {
         watch::clear(&self.watch);
+        // A folder that was made a moment ago has nothing in it yet.
         let [running, _] = &self.folders;
-        running.join("exit.json").exists() || !running.join("lock").exists()
+        running.join("exit.json").exists() || !running.exists()
     }
 
     /// Waits until something may have changed, or the time is over; says which.
@@ -311,6 +312,16 @@ mod tests {
         std::fs::write(scratch.path().join("exit.json"), "").unwrap();
         assert_eq!(reader.read().unwrap(), None);
         assert!(reader.wait(Duration::from_secs(20)).unwrap());
+        assert!(reader.is_ended());
+    }
+    #[test]
+    fn a_task_whose_folder_was_just_made_has_not_ended() {
+        let scratch = Scratch::new();
+        let (running, kept) = (scratch.path().join("running"), scratch.path().join("kept"));
+        std::fs::create_dir(&running).unwrap();
+        let reader = LogReader::open(&running, &kept, LogStart::Offset(0)).unwrap();
+        assert!(!reader.is_ended());
+        std::fs::remove_dir(&running).unwrap();
         assert!(reader.is_ended());
     }
 }

@@ -134,7 +134,13 @@ fn send(state: &AppState, id: WorkloadId, query: &LogQuery, follow: bool, sender
         match newest(state, id, query).filter(|task| sent != Some(*task)) {
             Some(task) => {
                 let Some(tasks) = &state.tasks else { return };
-                let Ok(log) = tasks.host.log(task, start) else { return };
+                let log = match tasks.host.log(task, start) {
+                    Ok(log) => log,
+                    Err(error) => {
+                        tracing::warn!(%error, "a log cannot be read");
+                        return;
+                    }
+                };
                 if !send_run(state, log, follow, sender) {
                     return;
                 }
