@@ -61,7 +61,7 @@ const mood = (entry: AuditEntry) => (entry.status === 0 ? 'still' : isRefused(en
 const isRefused = (entry: AuditEntry) => entry.status >= 400;
 
 const COLUMNS: Column<AuditEntry>[] = [
-  { id: 'at', title: 'When', width: 110, show: entry => <Ago at={entry.at} />, value: entry => entry.at },
+  { id: 'at', title: 'When', width: 135, show: entry => <Ago at={entry.at} />, value: entry => entry.at },
   {
     id: 'user',
     title: 'Who',

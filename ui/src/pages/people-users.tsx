@@ -58,7 +58,7 @@ export function Users() {
         id: 'actions',
         title: 'Actions',
         silent: true,
-        width: 60,
+        width: 110,
         align: 'right',
         show: user =>
           rules && (
