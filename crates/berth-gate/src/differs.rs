@@ -5,12 +5,10 @@ use berth_types::Gpus;
 
 /// Refuses what would be accepted and not done, and names the way to it.
 pub(crate) fn check(request: &WorkloadRequest) -> Result<(), Problem> {
-    if request.completions.is_some() {
-        let text = "a Workload of a cluster runs once: --completions and --parallelism are not for it";
-        return Err(Problem::invalid("completions", text).hint(
-            "apply a Job with `completions`, `parallelism`, `completionMode: Indexed` and, in its Pods, `schedulerName: berth`; \
-             docs/kubernetes.md shows one",
-        ));
+    if request.completions.is_some() && request.min_workers.is_some() {
+        let text =
+            "on a cluster, completions are worked at by as many workers as --parallelism says, no fewer";
+        return Err(Problem::invalid("min_workers", text).hint("leave out --min-workers"));
     }
     if request.framework == Framework::Mpi {
         let text = "mpirun reaches its workers through the server of one machine, not on a cluster";
@@ -42,7 +40,9 @@ fn devices(request: &WorkloadRequest) -> usize {
 
 /// Who starts again, as Workloads spell it.
 pub(crate) fn restart(request: &WorkloadRequest) -> Option<&'static str> {
-    request.restart.map(|restart| match restart {
+    // How completions are started again follows from what they are.
+    let restart = request.restart.filter(|_| request.completions.is_none());
+    restart.map(|restart| match restart {
         Restart::Gang => "gang",
         Restart::Worker => "worker",
     })
@@ -55,9 +55,12 @@ mod tests {
 
     #[test]
     fn what_a_workload_of_a_cluster_cannot_do_is_refused_with_the_way_to_it() {
-        let completions = WorkloadRequest { completions: Some(3), ..WorkloadRequest::default() };
-        let problem = check(&completions).expect_err("it is refused");
-        assert!(problem.hint.is_some_and(|hint| hint.contains("completionMode")));
+        let elastic =
+            WorkloadRequest { completions: Some(3), min_workers: Some(1), ..WorkloadRequest::default() };
+        let problem = check(&elastic).expect_err("it is refused");
+        assert!(problem.hint.is_some_and(|hint| hint.contains("--min-workers")));
+        check(&WorkloadRequest { completions: Some(3), ..WorkloadRequest::default() })
+            .expect("it is accepted");
         let mpi = WorkloadRequest { framework: Framework::Mpi, ..WorkloadRequest::default() };
         let problem = check(&mpi).expect_err("it is refused");
         assert!(problem.hint.is_some_and(|hint| hint.contains("MPIJob")));

@@ -11,7 +11,7 @@ use berth_kube::{
     view::{PodView, Reading},
 };
 use berth_server::{ClusterImage, ClusterTask, ClusterVolume, ClusterWorkload, ParkedBecause};
-use berth_types::{Bytes, Gpus, Phase, Place, ProjectId, Time, Workload, WorkloadId};
+use berth_types::{Bytes, Completed, Gpus, Phase, Place, ProjectId, Time, Workload, WorkloadId};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::collections::BTreeMap;
 
@@ -96,13 +96,17 @@ fn unfinished(
         failures: number(status.failures),
         preemptions: number(status.evictions),
         last_eviction: eviction(status),
+        done: done(status),
         // A Pod may be seen to run before it is written down since when the workload does.
         tasks: known
             .map(|known| tasks(known, &reading.pods(id), started.unwrap_or(queued)))
             .unwrap_or_default(),
         ends: workload.metadata.deletion_timestamp.is_some(),
         message: refusal.or_else(|| status.message.clone()),
-        progress: status.progress.as_ref().map(progress::report),
+        progress: match workload.spec.completions {
+            Some(_) => None,
+            None => status.progress.as_ref().map(progress::report),
+        },
         user,
         project,
         submitted: queued,
@@ -122,7 +126,10 @@ fn tasks(workload: &Workload, pods: &[PodView], started: Time) -> Vec<ClusterTas
             place: place.clone(),
             run: pod.map_or(1, |pod| pod.run),
             extra: place.rank >= min,
-            started: pod.is_some_and(|pod| pod.running).then_some(started),
+            // Of completions, a worker is at work between one and the next.
+            started: pod
+                .is_some_and(|pod| pod.running || pod.turn > 1 || (pod.over && pod.index.is_some()))
+                .then_some(started),
             stopping: stopping || pod.is_some_and(|pod| pod.leaving),
         }
     };
@@ -172,7 +179,10 @@ fn over(
         failures: number(status.failures),
         preemptions: number(status.evictions),
         evictions: eviction(status).into_iter().collect(),
-        progress: status.progress.as_ref().map(progress::shown),
+        progress: match workload.spec.completions() {
+            Some(all) => Some(berth_server::completions_shown(done(status).count(), all)),
+            None => status.progress.as_ref().map(progress::shown),
+        },
         checkpoint_at: status.checkpoint_at.as_ref().map(|at| convert::time(at).into()),
         idle_since: None,
         urls: status.urls.clone(),
@@ -189,6 +199,11 @@ fn eviction(status: &api::WorkloadStatus) -> Option<Eviction> {
         winner: why.winner,
         lost_gpu_secs: u64::try_from(why.lost_gpu_seconds).unwrap_or(0),
     })
+}
+
+/// Completions that are done.
+fn done(status: &api::WorkloadStatus) -> Completed {
+    status.completed.as_deref().map(Completed::from_text).unwrap_or_default()
 }
 
 fn queued_at(workload: &api::Workload, status: &api::WorkloadStatus) -> Time {
@@ -224,6 +239,9 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
         Some(MountRequest { source, target: volume.path.clone(), read_only: volume.read_only })
     });
     let topology = spec.topology.clone().unwrap_or_default();
+    // The server fills in the same where a request leaves it out.
+    let parallelism = spec.parallelism.and_then(|count| u32::try_from(count).ok()).unwrap_or(1);
+    let at_once = spec.completions().map(|completions| parallelism.min(completions));
     WorkloadRequest {
         name: workload.metadata.name.clone(),
         project: project.into(),
@@ -238,12 +256,15 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
         gpu_models: spec.gpu_models.clone(),
         cpu: spec.cpu.as_ref().and_then(|amount| amount.cpu().ok()).map(CoresAmount),
         memory: spec.memory.as_ref().and_then(|amount| amount.bytes().ok()).map(MemoryAmount),
-        workers: spec.workers.and_then(|count| u32::try_from(count).ok()),
+        workers: at_once.or_else(|| spec.workers.and_then(|count| u32::try_from(count).ok())),
         min_workers: spec.min_workers.and_then(|count| u32::try_from(count).ok()),
-        restart: spec.restart.map(|restart| match restart {
-            api::Restart::Gang => Restart::Gang,
-            api::Restart::Worker => Restart::Worker,
-        }),
+        completions: spec.completions(),
+        parallelism: at_once,
+        restart: match (spec.restart, at_once) {
+            (Some(api::Restart::Gang), None) => Some(Restart::Gang),
+            (Some(api::Restart::Worker), None) | (_, Some(_)) => Some(Restart::Worker),
+            (None, None) => None,
+        },
         priority: spec.priority.as_ref().map(|priority| PriorityName::Name(priority.text().into_owned())),
         preemptible: spec.preemptible,
         max_run_secs: seconds(&spec.max_run_time),

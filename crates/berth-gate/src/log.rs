@@ -25,7 +25,7 @@ pub(crate) async fn read(
     query: LogQuery,
 ) -> Result<mpsc::Receiver<Vec<u8>>, Problem> {
     let namespace = wish::namespace(view, project)?;
-    let first = newest(view, &namespace, name, &query, 0);
+    let first = next(view, &namespace, name, &query, None);
     if first.is_none() && !query.follow {
         let text = format!("{project}/{name} has not run yet, or its Pods are gone");
         let hint = format!("`berth why {name} -p {project}` says what it waits for");
@@ -36,16 +36,16 @@ pub(crate) async fn read(
     let (view, name) = (view.clone(), name.to_owned());
     tokio::spawn(async move {
         let mut tail = query.tail.and_then(|lines| i64::try_from(lines).ok());
-        let mut run = 0;
+        let mut last = None;
         while !sender.is_closed() {
-            let pod = view.until(LOOK_AROUND, |_| newest(&view, &namespace, &name, &query, run)).await;
+            let pod = view.until(LOOK_AROUND, |_| next(&view, &namespace, &name, &query, last)).await;
             let is_there = view.read().workload(&namespace, &name).is_some_and(|(_, workload)| {
                 let phase = workload.status.as_ref().and_then(|status| status.phase);
                 !phase.is_some_and(berth_kube::api::WorkloadPhase::is_final)
             });
             match pod {
                 Some(pod) => {
-                    run = pod.run;
+                    last = Some((pod.run, pod.turn));
                     let parameters =
                         LogParams { follow: query.follow, tail_lines: tail.take(), ..LogParams::default() };
                     if !send(&pods, &pod.name, &parameters, &sender).await {
@@ -63,17 +63,27 @@ pub(crate) async fn read(
     Ok(receiver)
 }
 
-/// The newest Pod after a run that can have printed something.
-fn newest(view: &View, namespace: &str, name: &str, query: &LogQuery, after: u32) -> Option<PodView> {
+/// The newest Pod that can have printed something, or the next after a run and a turn.
+fn next(
+    view: &View,
+    namespace: &str,
+    name: &str,
+    query: &LogQuery,
+    after: Option<(u32, u32)>,
+) -> Option<PodView> {
     let reading = view.read();
     let (id, _) = reading.workload(namespace, name)?;
     let asked = |pod: &PodView| {
         pod.rank == query.rank.unwrap_or(0)
             && query.run.is_none_or(|run| pod.run == run)
-            && pod.run > after
+            && after.is_none_or(|after| (pod.run, pod.turn) > after)
             && (pod.running || pod.over)
     };
-    reading.pods(id).into_iter().rfind(asked)
+    let mut pods = reading.pods(id).into_iter();
+    match after {
+        None => pods.rfind(asked),
+        Some(_) => pods.find(asked),
+    }
 }
 
 /// Sends the log of one Pod; whether somebody still reads.

@@ -60,6 +60,8 @@ struct Turn {
     uid: String,
     pod: String,
     over: bool,
+    /// How far it is follows from what is done, not from what it prints.
+    has_completions: bool,
     pattern: Option<String>,
 }
 
@@ -109,6 +111,7 @@ fn turns(view: &View) -> Vec<Turn> {
             uid: workload.metadata.uid.clone()?,
             pod: first.name,
             over: first.over,
+            has_completions: workload.spec.completions.is_some(),
             pattern: image::note(workload, names::PROGRESS_PATTERN),
         })
     };
@@ -176,7 +179,7 @@ async fn look(client: &Client, turn: Turn, mut known: Known) -> (WorkloadId, Kno
             tracing::warn!(pod = turn.pod, error = %wish::problem(error).detail, "its checkpoint is not noted");
         }
     }
-    let Some(spoke) = known.spoke else { return (turn.id, known) };
+    let Some(spoke) = known.spoke.filter(|_| !turn.has_completions) else { return (turn.id, known) };
     let progress = written(known.reader.report(), spoke);
     if known.written.as_ref() != Some(&progress) {
         let workloads: Api<api::Workload> = Api::namespaced(client.clone(), &turn.namespace);
@@ -274,6 +277,7 @@ mod tests {
             uid: "uid".into(),
             pod: "pod".into(),
             over: false,
+            has_completions: false,
             pattern: None,
         };
         let mut known = Known::new(&turn);

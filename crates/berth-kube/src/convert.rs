@@ -259,7 +259,8 @@ fn selector(labels: &BTreeMap<String, Vec<String>>) -> Selector {
 }
 
 fn tasks(spec: &api::WorkloadSpec) -> Result<Tasks, Refusal> {
-    let workers = spec.workers.unwrap_or(1);
+    let at_once = |completions: i32| spec.parallelism.unwrap_or(1).min(completions);
+    let workers = spec.completions.map(at_once).or(spec.workers).unwrap_or(1);
     let min = spec.min_workers.unwrap_or(workers);
     let tasks = u32::try_from(min).ok().zip(u32::try_from(workers).ok());
     tasks.and_then(|(min, workers)| Tasks::new(min, workers)).ok_or_else(|| {

@@ -18,6 +18,13 @@ pub const WORKLOAD_UID: &str = "berth.dev/workload-uid";
 pub const RANK: &str = "berth.dev/rank";
 /// Label of our Pods and claims: which run of the Workload, from one.
 pub const RUN: &str = "berth.dev/run";
+/// Label of our Pods and claims, of a Workload with completions: which completion, from zero.
+pub const INDEX: &str = "berth.dev/index";
+/// Label of our Pods and claims, of a Workload with completions: which Pod in its place during one run, from one.
+pub const TURN: &str = "berth.dev/turn";
+/// Annotation of our Pods, of a Workload with completions: the devices of their place, by position, and how much of each in
+/// millionths, such as `0=500000`. When a Pod is over its claim has them no more, and whoever follows it has.
+pub const DEVICES: &str = "berth.dev/devices";
 /// Label of anybody's Pods: the gang they belong to, by a name inside of their namespace.
 pub const GROUP_NAME: &str = "berth.dev/group";
 /// Annotation of anybody's Pods: how many of their gang must start together.

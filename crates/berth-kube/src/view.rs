@@ -48,6 +48,10 @@ pub struct PodView {
     pub rank: u32,
     /// Which run it belongs to.
     pub run: u32,
+    /// Which of the Pods of this worker in this run, of a workload with completions.
+    pub turn: u32,
+    /// Which completion it is for.
+    pub index: Option<u32>,
     /// Where it is.
     pub node: Option<String>,
     /// It runs.
@@ -180,12 +184,12 @@ impl Reading<'_> {
         })
     }
 
-    /// The Pods of a workload, by run and rank.
+    /// The Pods of a workload, by run, rank and turn.
     pub fn pods(&self, id: WorkloadId) -> Vec<PodView> {
         let Some(group) = self.0.groups.get(&id) else { return Vec::new() };
         let mut pods: Vec<PodView> =
             group.pods.iter().filter_map(|uid| self.0.pods.get(uid)).map(|pod| pod_view(pod)).collect();
-        pods.sort_by_key(|pod| (pod.run, pod.rank));
+        pods.sort_by_key(|pod| (pod.run, pod.rank, pod.turn));
         pods
     }
 
@@ -211,14 +215,16 @@ impl Reading<'_> {
 }
 
 fn pod_view(pod: &PodSeen) -> PodView {
-    let (rank, run) = match pod.member {
-        crate::seen::pod::Member::Workload { rank, run, .. } => (rank, run),
-        _ => (0, 0),
+    let (rank, run, turn, index) = match pod.member {
+        crate::seen::pod::Member::Workload { rank, run, turn, index, .. } => (rank, run, turn, index),
+        _ => (0, 0, 1, None),
     };
     PodView {
         name: pod.key.name.to_string(),
         rank,
         run,
+        turn,
+        index,
         node: pod.node.as_ref().map(ToString::to_string),
         running: pod.stage == Stage::Running,
         over: pod.is_over(),

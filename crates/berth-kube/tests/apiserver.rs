@@ -268,7 +268,7 @@ fn with_the_shipped_roles_a_worker_is_made_allocated_and_bound() {
         let device = |index| ClaimedGpu { name: format!("gpu-{index}"), memory: Bytes::mib(32_510) };
         let gpus = NodeGpus::Claimed { pool: "node1".into(), devices: (0..8).map(device).collect() };
         let node = SeatNode { name: "node1".into(), gpus };
-        let seats = [Seat { place: &place, node: &node }];
+        let seats = [Seat { place: &place, node: &node, turn: 1, index: None }];
         let run = Run { workload: &workload, project: "team-a", number: 1, seats: &seats };
 
         for service in pods::services(&workload, "team-a") {

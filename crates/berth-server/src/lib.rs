@@ -51,6 +51,7 @@ pub use error::ServerError;
 pub use folder::Folder;
 pub use frameworks::started_by_torchrun;
 pub use http::openapi;
+pub use platform::completions_shown;
 pub use run::{
     ACCOUNTS_FROM, Config, PATIENCE, PING_EVERY, Running, Shutdown, TasksRunAs, Written, read_state, run,
     workload_token,

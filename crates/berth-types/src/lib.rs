@@ -12,6 +12,7 @@
 
 mod amount;
 mod change;
+mod completions;
 mod ids;
 mod node;
 mod plan;
@@ -25,6 +26,7 @@ mod workloads;
 
 pub use amount::{AmountError, Bytes, Cpu, Gpus, Share, Span, Time};
 pub use change::{Change, ChangeError, TaskOutcome};
+pub use completions::{Completed, Turn, restart_pause};
 pub use ids::{DepartmentId, NodeId, ProjectId, WorkloadId};
 pub use node::{Device, DeviceShare, Node, NodeCondition, POOL_LABEL, Place, Selector, default_pool};
 pub use plan::{Action, EvictRule, Plan, StartBasis, StopReason};

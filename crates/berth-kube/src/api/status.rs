@@ -98,6 +98,9 @@ pub struct WorkloadStatus {
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub failures: i64,
+    /// Completions that are done, such as `0-4,7`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completed: Option<String>,
     /// When it last saved its state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_at: Option<MicroTime>,

@@ -65,7 +65,7 @@ pub enum Restart {
 
 /// Fields that say what runs and where it may. They are part of its Pods, so they are as they were submitted until it
 /// is suspended.
-const FROZEN: [&str; 32] = [
+const FROZEN: [&str; 34] = [
     "image",
     "command",
     "args",
@@ -82,6 +82,8 @@ const FROZEN: [&str; 32] = [
     "workers",
     "minWorkers",
     "restart",
+    "completions",
+    "parallelism",
     "preemptible",
     "nodePool",
     "nodeSelector",
@@ -150,6 +152,12 @@ fn frozen() -> String {
     .message("minWorkers cannot be above workers").field_path(".minWorkers"))]
 #[x_kube(validation = Rule::new("!has(self.workers) || self.workers <= 1 || self.kind in ['distributed', 'inference']")
     .message("more than one worker is kind: distributed, or kind: inference for several that serve").field_path(".workers"))]
+#[x_kube(validation = Rule::new("!has(self.parallelism) || has(self.completions)")
+    .message("parallelism is of completions: say how many with completions").field_path(".parallelism"))]
+#[x_kube(validation = Rule::new("!has(self.completions) || !(self.kind in ['interactive', 'inference'])")
+    .message("work that a person waits for, or that serves, has no completions").field_path(".completions"))]
+#[x_kube(validation = Rule::new("!has(self.completions) || (!has(self.workers) && !has(self.minWorkers) && !has(self.restart))")
+    .message("completions are worked at by as many workers as parallelism says, each started again alone: leave out workers, minWorkers and restart").field_path(".completions"))]
 #[x_kube(validation = Rule::new("!has(self.serviceType) || (has(self.ports) && size(self.ports) > 0)")
     .message("serviceType says how ports are reached: name them in ports").field_path(".serviceType"))]
 #[x_kube(validation = Rule::new("!has(self.ingressHost) || (has(self.serviceType) && self.serviceType == 'Ingress')")
@@ -234,6 +242,14 @@ pub struct WorkloadSpec {
     /// Who starts again when a worker fails; `gang` when absent, of inference `worker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
+    /// It is run so many times, each time with another index in `BERTH_INDEX`; it is done when each has succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub completions: Option<i32>,
+    /// Workers that work at completions at one time, each at one after the other; one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub parallelism: Option<i32>,
     /// Order inside of its project: a number, or a name such as `high`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "amount::priority")]
@@ -303,6 +319,13 @@ pub struct WorkloadSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "amount::anything")]
     pub pod_template: Option<Value>,
+}
+
+impl WorkloadSpec {
+    /// How many times it is run, if it says so.
+    pub fn completions(&self) -> Option<u32> {
+        self.completions.and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0)
+    }
 }
 
 /// How close together the workers of a gang must and should be: `node`, or the label of a rack, a block.

@@ -29,14 +29,14 @@ pub fn claim(
 ) -> Result<Option<ResourceClaim>, Refusal> {
     let workload = run.workload;
     let request = convert::gpu_request(&workload.spec)?;
-    let counted = run.seat(rank).is_some_and(|seat| matches!(seat.node.gpus, NodeGpus::Counted { .. }));
-    if request == GpuRequest::None || counted {
+    let Some(seat) = run.seat(rank) else { return Ok(None) };
+    if request == GpuRequest::None || matches!(seat.node.gpus, NodeGpus::Counted { .. }) {
         return Ok(None);
     }
     let metadata = ObjectMeta {
-        name: Some(claim_name(&workload.name_any(), run.number, rank)),
+        name: Some(claim_name(&workload.name_any(), run.number, rank, seat.turn)),
         namespace: workload.namespace(),
-        labels: Some(run.labels(rank)),
+        labels: Some(run.labels(seat)),
         owner_references: owner.map(|owner| vec![owner]),
         // A claim that is deleted keeps its devices until its Pod is gone.
         finalizers: Some(vec![names::CLAIM_FINALIZER.into()]),

@@ -11,7 +11,9 @@ pub(super) const MASTER_PORT: i32 = 29_500;
 pub(super) fn with_ours(own: Vec<EnvVar>, run: &Run<'_>, seat: Seat<'_>) -> Vec<EnvVar> {
     let workload = run.workload;
     let (name, spec, place) = (workload.name_any(), &workload.spec, seat.place);
-    let (rank, workers, gpus) = (place.rank.to_string(), run.seats.len().to_string(), gpus_text(place));
+    // Completions do not know of each other.
+    let workers = if spec.completions.is_some() { 1 } else { run.seats.len() };
+    let (rank, workers, gpus) = (place.rank.to_string(), workers.to_string(), gpus_text(place));
     let local_rank =
         run.seats.iter().filter(|other| other.place.rank < place.rank && other.node.name == seat.node.name);
     // One number: shares of one worker are of one size.
@@ -28,6 +30,11 @@ pub(super) fn with_ours(own: Vec<EnvVar>, run: &Run<'_>, seat: Seat<'_>) -> Vec<
     put("BERTH_RANK", &rank);
     put("BERTH_WORKERS", &workers);
     put("BERTH_RUN", &run.number.to_string());
+    if let (Some(index), Some(completions)) = (seat.index, spec.completions()) {
+        put("BERTH_INDEX", &index.to_string());
+        put("JOB_COMPLETION_INDEX", &index.to_string());
+        put("BERTH_COMPLETIONS", &completions.to_string());
+    }
     put("BERTH_GPU_SHARE", &gpus);
     put("BERTH_GPU_MEMORY_MIB", &memory_mib);
     put("RUNAI_PROJECT", run.project);

@@ -13,7 +13,7 @@ use crate::{
     convert::{self, Refusal},
     guard, names, quantity,
 };
-use berth_types::{Bytes, Gpus, Place, Share};
+use berth_types::{Bytes, DeviceShare, Gpus, Place, Share};
 use k8s_openapi::{
     api::core::v1::{
         Container, ContainerPort, EmptyDirVolumeSource, HostPathVolumeSource, LocalObjectReference,
@@ -48,6 +48,10 @@ pub struct Seat<'a> {
     pub place: &'a Place,
     /// Where that is.
     pub node: &'a SeatNode,
+    /// Which Pod in this place it is during the run, from one: of completions, one follows the other.
+    pub turn: u32,
+    /// The completion it is for.
+    pub index: Option<u32>,
 }
 
 /// A node as its Pods must know it.
@@ -102,22 +106,29 @@ impl<'a> Run<'a> {
     }
 
     /// Labels of everything that belongs to one worker.
-    fn labels(&self, rank: u32) -> BTreeMap<String, String> {
+    fn labels(&self, seat: Seat<'_>) -> BTreeMap<String, String> {
         let mut labels = labels(self.workload, self.project);
-        labels.insert(names::RANK.into(), rank.to_string());
+        labels.insert(names::RANK.into(), seat.place.rank.to_string());
         labels.insert(names::RUN.into(), self.number.to_string());
+        if let Some(index) = seat.index {
+            labels.insert(names::INDEX.into(), index.to_string());
+            labels.insert(names::TURN.into(), seat.turn.to_string());
+        }
         labels
     }
 }
 
-/// The name of the Pod of one worker in one run.
-pub fn pod_name(workload: &str, run: u32, rank: u32) -> String {
-    format!("{workload}-r{run}-{rank}")
+/// The name of the Pod of one worker in one run, and of those that follow it in its place.
+pub fn pod_name(workload: &str, run: u32, rank: u32, turn: u32) -> String {
+    match turn {
+        0 | 1 => format!("{workload}-r{run}-{rank}"),
+        turn => format!("{workload}-r{run}-{rank}-{turn}"),
+    }
 }
 
-/// The name of the claim of one worker in one run.
-pub fn claim_name(workload: &str, run: u32, rank: u32) -> String {
-    format!("{}-gpu", pod_name(workload, run, rank))
+/// The name of the claim of such a Pod.
+pub fn claim_name(workload: &str, run: u32, rank: u32, turn: u32) -> String {
+    format!("{}-gpu", pod_name(workload, run, rank, turn))
 }
 
 /// The host name of a worker, the same in every run.
@@ -127,7 +138,9 @@ pub fn host_name(workload: &str, rank: u32) -> String {
 
 /// Whether a workload is a gang, whose workers must find each other.
 pub fn is_gang(workload: &Workload) -> bool {
-    workload.spec.workers.unwrap_or(1) > 1 || workload.spec.kind == WorkloadKind::Distributed
+    let spec = &workload.spec;
+    // Completions do not know of each other.
+    spec.completions.is_none() && (spec.workers.unwrap_or(1) > 1 || spec.kind == WorkloadKind::Distributed)
 }
 
 /// The container of a worker, as far as the workload says it: its name, and whether it can be typed to.
@@ -151,6 +164,10 @@ fn fill_terminal(main: &mut Container, spec: &WorkloadSpec) {
 
 /// What the node does when a worker ends. One that is started again alone is so in its place, without asking anybody.
 fn restart_policy(spec: &WorkloadSpec) -> &'static str {
+    // Tries of a completion are counted, and nodes do not count.
+    if spec.completions.is_some() {
+        return "Never";
+    }
     match (spec.restart, spec.kind) {
         (Some(Restart::Worker) | None, WorkloadKind::Inference) => "Always",
         (Some(Restart::Worker), _) => "OnFailure",
@@ -196,7 +213,7 @@ pub fn pod(run: &Run<'_>, rank: u32) -> Result<Pod, Refusal> {
         given
     };
     let mut labels = not_ours(given.labels);
-    labels.extend(run.labels(rank));
+    labels.extend(run.labels(seat));
     if let Some(preemptible) = spec.preemptible {
         labels.insert(names::PREEMPTIBLE.into(), preemptible.to_string());
     }
@@ -205,6 +222,12 @@ pub fn pod(run: &Run<'_>, rank: u32) -> Result<Pod, Refusal> {
     }
     let mut annotations = not_ours(given.annotations);
     annotations.extend(spec.user.iter().map(|user| (names::USER.to_owned(), user.clone())));
+
+    if seat.index.is_some() {
+        let of = |taken: &DeviceShare| format!("{}={}", taken.device, taken.share.millionths());
+        let devices: Vec<String> = seat.place.devices.iter().map(of).collect();
+        annotations.insert(names::DEVICES.into(), devices.join(","));
+    }
 
     fill_main(&mut pod.containers[0], run, seat);
     fill_gpus(&mut pod, run, seat)?;
@@ -235,7 +258,7 @@ pub fn pod(run: &Run<'_>, rank: u32) -> Result<Pod, Refusal> {
     // Every Service of the namespace would become a dozen variables of every worker.
     pod.enable_service_links.get_or_insert(false);
     let metadata = ObjectMeta {
-        name: Some(pod_name(&name, run.number, rank)),
+        name: Some(pod_name(&name, run.number, rank, seat.turn)),
         namespace: workload.namespace(),
         labels: Some(labels),
         annotations: (!annotations.is_empty()).then_some(annotations),
@@ -289,7 +312,7 @@ fn fill_gpus(pod: &mut PodSpec, run: &Run<'_>, seat: Seat<'_>) -> Result<(), Ref
         NodeGpus::Claimed { .. } => {
             pod.resource_claims = Some(vec![PodResourceClaim {
                 name: names::CLAIM_REQUEST.into(),
-                resource_claim_name: Some(claim_name(&name, run.number, seat.place.rank)),
+                resource_claim_name: Some(claim_name(&name, run.number, seat.place.rank, seat.turn)),
                 ..PodResourceClaim::default()
             }]);
             let claim = ResourceClaim { name: names::CLAIM_REQUEST.into(), request: None };

@@ -30,7 +30,8 @@ fn counted(name: &str) -> SeatNode {
 }
 
 fn made(workload: &Workload, seats: &[(Place, SeatNode)], rank: u32) -> Result<Value, Refusal> {
-    let seats: Vec<Seat<'_>> = seats.iter().map(|(place, node)| Seat { place, node }).collect();
+    let seats: Vec<Seat<'_>> =
+        seats.iter().map(|(place, node)| Seat { place, node, turn: 1, index: None }).collect();
     let run = Run { workload, project: "team-a", number: 2, seats: &seats };
     pod(&run, rank).map(|pod| serde_json::to_value(pod).expect("is JSON"))
 }
@@ -199,7 +200,7 @@ fn a_template_fills_what_the_workload_leaves_open_and_its_own_variables_win() {
 
 fn claimed(spec: Value, node: &SeatNode, place: &Place) -> Option<Value> {
     let workload = workload(spec);
-    let seats = [Seat { place, node }];
+    let seats = [Seat { place, node, turn: 1, index: None }];
     let run = Run { workload: &workload, project: "team-a", number: 1, seats: &seats };
     let claim = claim(&run, 0, owner(&workload)).expect("can be asked for");
     claim.map(|claim| serde_json::to_value(claim).expect("is JSON")["spec"]["devices"]["requests"][0].clone())

@@ -7,7 +7,7 @@ use super::{
     objects::{Container, PodObject, PodSpec},
 };
 use crate::{guard, names, quantity};
-use berth_types::{Bytes, Cpu, Kind, Span, Time};
+use berth_types::{Bytes, Cpu, DeviceShare, Kind, Share, Span, Time};
 use k8s_openapi::api::core::v1 as core;
 use std::{num::NonZeroU8, sync::Arc};
 
@@ -58,6 +58,8 @@ pub(crate) struct PodSeen {
     pub(crate) priority: i32,
     pub(crate) grace: Span,
     pub(crate) max_run: Option<Span>,
+    /// The devices of its place, if it says so itself.
+    pub(crate) devices: Option<Vec<DeviceShare>>,
     /// When it last saved its state.
     pub(crate) checkpoint: Option<Time>,
     /// Whoever makes another in its stead when it is gone.
@@ -159,7 +161,7 @@ pub(crate) enum Member {
     /// With nobody.
     Alone,
     /// It is a task of a workload of ours.
-    Workload { uid: Text, rank: u32, run: u32 },
+    Workload { uid: Text, rank: u32, run: u32, turn: u32, index: Option<u32> },
     /// With a number of others that name the same group.
     Group { name: Text, min: u32 },
     /// With those of a native group, which says how many.
@@ -284,6 +286,7 @@ impl PodSeen {
                 .unwrap_or_else(|| kind.priority(preemptible)),
             grace: Span::secs(spec.termination_grace_period_seconds.unwrap_or(30)),
             max_run: spec.active_deadline_seconds.map(Span::secs),
+            devices: meta.annotations.get(names::DEVICES).and_then(|text| devices(text)),
             checkpoint: annotation(names::CHECKPOINT)
                 .and_then(|text| text.parse().ok())
                 .map(|at: jiff::Timestamp| time(Some(at))),
@@ -302,6 +305,18 @@ pub(crate) fn time(at: Option<jiff::Timestamp>) -> Time {
     Time(at.map_or(0, |at| u64::try_from(at.as_millisecond()).unwrap_or(0)))
 }
 
+/// Devices and shares, such as `0=500000,1=500000`.
+fn devices(text: &str) -> Option<Vec<DeviceShare>> {
+    let one = |part: &str| {
+        let (device, share) = part.split_once('=')?;
+        Some(DeviceShare {
+            device: device.parse().ok()?,
+            share: Share::from_millionths(share.parse().ok()?)?,
+        })
+    };
+    text.split(',').filter(|part| !part.is_empty()).map(one).collect()
+}
+
 fn member(
     meta: &super::objects::Meta,
     spec: &PodSpec,
@@ -313,7 +328,8 @@ fn member(
     if let Some(owner) = owner.filter(|owner| is_workload(owner) && meta.labels.contains_key(names::WORKLOAD))
     {
         let (rank, run) = (number(names::RANK).unwrap_or(0), number(names::RUN).unwrap_or(0));
-        return Member::Workload { uid: owner.uid.as_str().into(), rank, run };
+        let (turn, index) = (number(names::TURN).unwrap_or(1), number(names::INDEX));
+        return Member::Workload { uid: owner.uid.as_str().into(), rank, run, turn, index };
     }
     if let Some(name) = spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref()) {
         return Member::Native { name: name.into() };

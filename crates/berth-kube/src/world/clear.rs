@@ -1,6 +1,9 @@
 //! Clearing: what starts left behind that came to nothing, in this process or in one before it.
 
-use super::{Effect, EvictOrder, World, groups::GroupKey};
+use super::{
+    Effect, EvictOrder, World,
+    groups::{GroupKey, Rank},
+};
 use crate::seen::{
     Key, Text,
     pod::{Member, PodGpus, PodSeen},
@@ -104,9 +107,9 @@ impl World {
         group.seek_at = None;
         let Some(workload) = group.workload.as_ref() else { return };
         let name = workload.metadata.name.as_deref().unwrap_or_default();
-        let unseen = group.ranks.iter().filter(|(_, rank)| rank.pod.is_none() && !rank.gone);
-        for (rank, _) in unseen {
-            let pod = Key::new(&group.namespace, &crate::pods::pod_name(name, group.run, *rank));
+        let unseen = group.ranks.iter().filter(|(_, rank)| rank.is_unseen());
+        for (rank, Rank { turn, .. }) in unseen {
+            let pod = Key::new(&group.namespace, &crate::pods::pod_name(name, group.run, *rank, *turn));
             self.effects.push(Effect::Seek { workload: id, run: group.run, rank: *rank, pod });
             group.seek_at = Some(at.max(now) + UNSEEN);
         }

@@ -12,8 +12,8 @@ use crate::{
     },
 };
 use berth_types::{
-    AfterStop, DeviceShare, GpuRequest, Name, Phase, Place, Request, Selector, Span, Spread, Task, Tasks,
-    Time, Topology, Workload, WorkloadId, WorkloadSpec, default_pool,
+    AfterStop, Completed, DeviceShare, GpuRequest, Name, Phase, Place, Request, Selector, Span, Spread, Task,
+    Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec, default_pool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::{
@@ -57,6 +57,10 @@ pub(crate) struct Group {
     pub(crate) pods: BTreeSet<Text>,
     /// The tasks of its present run.
     pub(crate) ranks: BTreeMap<u32, Rank>,
+    /// Completions that are done.
+    pub(crate) done: Completed,
+    /// Where its workers were last seen, so that whoever looks on knows their places between two turns.
+    pub(crate) places: BTreeMap<u32, Place>,
     /// Its place in the queue, kept through evictions.
     pub(crate) submitted: Time,
     pub(crate) evicted: Option<Time>,
@@ -94,6 +98,18 @@ pub(crate) struct Group {
 /// A task of the present run.
 #[derive(Debug)]
 pub(crate) struct Rank {
+    /// Which Pod in its place it is, from one.
+    pub(crate) turn: u32,
+    /// The completion it works at, or takes next.
+    pub(crate) index: Option<u32>,
+    /// Its Pod is over, and another follows it in its place, not before this.
+    pub(crate) next: Option<Time>,
+    /// How often in a row it failed.
+    pub(crate) restarts: u32,
+    /// Its Pod was over when this process first saw it: that it failed may be written down already.
+    pub(crate) found_over: bool,
+    /// There is less left to do than there are workers: it has no Pod, and is done.
+    pub(crate) idle: bool,
     /// Its Pod, once it is known.
     pub(crate) pod: Option<Text>,
     /// It is part of a start that is under way.
@@ -150,11 +166,18 @@ impl World {
         let (id, uid) = (self.group_of(pod), pod.uid.clone());
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.pods.insert(uid.clone());
-        if let Member::Workload { rank, run, .. } = pod.member
-            && run == group.run
-            && let Some(rank) = group.ranks.get_mut(&rank)
-        {
-            rank.pod = Some(uid);
+        if let Member::Workload { rank, run, turn, index, .. } = pod.member {
+            if run == group.run
+                && let Some(rank) = group.ranks.get_mut(&rank)
+                && rank.turn == turn
+                // What a start made that failed is no part of it.
+                && rank.next.is_none()
+            {
+                rank.pod = Some(uid);
+            }
+            if let Some(index) = index.filter(|_| pod.stage == Stage::Succeeded) {
+                group.done.insert(index);
+            }
         }
         if let PodGpus::Claimed(key) = &pod.gpus {
             self.claim_users.insert(key.clone(), id);
@@ -201,6 +224,10 @@ impl World {
         if group.workload.is_none() {
             group.submitted = queued_at(&workload);
             group.remember(&workload);
+        }
+        // Pods that did it may be gone.
+        if let Some(text) = workload.status.as_ref().and_then(|status| status.completed.as_deref()) {
+            group.done.extend(&Completed::from_text(text));
         }
         group.workload = Some(Arc::clone(&workload));
         let claims = volumes::claims_of(&workload);
@@ -256,6 +283,8 @@ impl World {
             workload: None,
             pods: BTreeSet::new(),
             ranks: BTreeMap::new(),
+            done: Completed::default(),
+            places: BTreeMap::new(),
             submitted,
             evicted: None,
             evictions: 0,
@@ -511,12 +540,13 @@ impl World {
         let group = &self.groups[&id];
         let mut workload = Workload::submitted(id, spec, group.submitted);
         workload.evicted = group.evicted;
-        let pods = self.bound_pods(id);
-        if pods.is_empty() {
-            return Wanted::There(Box::new(workload));
-        }
+        let mut pods = self.bound_pods(id);
         let mut places = Vec::new();
         let mut since = self.now;
+        let between = self.between_turns(id, &pods);
+        if pods.is_empty() && between.is_empty() {
+            return Wanted::There(Box::new(workload));
+        }
         for (rank, pod) in &pods {
             since = since.min(pod.started.unwrap_or(pod.created));
             workload.checkpoint = workload.checkpoint.max(pod.checkpoint);
@@ -526,6 +556,23 @@ impl World {
                 None => return Wanted::Waits(None),
             }
         }
+        for (rank, pod) in between {
+            let node = pod.node.as_ref().and_then(|node| self.node_id(node));
+            let known = self.groups[&id].places.get(&rank).filter(|known| Some(known.node) == node).cloned();
+            let place = known.or_else(|| match pod.gpus {
+                PodGpus::Claimed(_) => self.place_left(rank, &pod, &workload.spec.request),
+                _ => self.place_of(id, rank, &pod, &workload.spec.request, &places),
+            });
+            if let Some(place) = place {
+                since = since.min(pod.started.unwrap_or(pod.created));
+                places.push(place);
+                pods.insert(rank, pod);
+            }
+        }
+        if pods.is_empty() {
+            return Wanted::There(Box::new(workload));
+        }
+        places.sort_by_key(|place| place.rank);
         // A pool may have got other nodes since; whoever is on one is in its pool.
         if let Some(node) = places.first().and_then(|place| self.engine.nodes().get(&place.node)) {
             workload.spec.pool = node.pool();
@@ -536,7 +583,13 @@ impl World {
         group.ranks = pods.iter().map(|(rank, pod)| (*rank, Rank::of(pod, pod.leaving))).collect();
         let min = workload.spec.tasks.min();
         let base = places.iter().filter(|place| place.rank < min).count();
-        let whole = base == min as usize || (base > 0 && base + succeeded >= min as usize);
+        let whole = base == min as usize
+            || (base > 0 && base + succeeded >= min as usize)
+            || self.was_whole(id, base, run.unwrap_or(1));
+        let group = self.groups.get_mut(&id).expect("a group that is looked at");
+        if group.has_completions() {
+            group.places = places.iter().map(|place| (place.rank, place.clone())).collect();
+        }
         workload.phase = if whole {
             let tasks = places.into_iter().map(|place| Task { extra: place.rank >= min, place }).collect();
             Phase::Running { tasks, leaving: Vec::new(), since, confirmed: true, passing: false }
@@ -635,7 +688,32 @@ impl World {
 impl Rank {
     /// A task whose Pod is on a node.
     pub(super) fn of(pod: &PodSeen, told: bool) -> Self {
-        Self { pod: Some(pod.uid.clone()), ordered: false, gone: false, told }
+        let (turn, index) = turn_of(pod);
+        Self { pod: Some(pod.uid.clone()), told, turn, index, found_over: pod.is_over(), ..Self::default() }
+    }
+}
+
+impl Rank {
+    /// Whether its Pod is there and nobody told of it yet.
+    pub(super) fn is_unseen(&self) -> bool {
+        self.pod.is_none() && !self.gone && !self.idle && self.next.is_none()
+    }
+}
+
+impl Default for Rank {
+    fn default() -> Self {
+        Self {
+            turn: 1,
+            index: None,
+            next: None,
+            restarts: 0,
+            found_over: false,
+            idle: false,
+            pod: None,
+            ordered: false,
+            gone: false,
+            told: false,
+        }
     }
 }
 
@@ -643,6 +721,11 @@ impl Group {
     /// Whether its Pods start together because they, or somebody for them, say so.
     pub(super) fn is_gang(&self) -> bool {
         matches!(self.key, GroupKey::Named(_) | GroupKey::Native(_) | GroupKey::Made { .. })
+    }
+
+    /// Whether it is run many times, each time with another index.
+    pub(super) fn has_completions(&self) -> bool {
+        self.workload.as_ref().is_some_and(|workload| workload.spec.completions.is_some())
     }
 
     /// Pods that have a part in the present run.
@@ -691,6 +774,14 @@ pub(super) fn run_of(pod: &PodSeen) -> Option<u32> {
     match pod.member {
         Member::Workload { run, .. } => Some(run),
         _ => None,
+    }
+}
+
+/// Which Pod in its place a Pod is, and the completion it is for.
+fn turn_of(pod: &PodSeen) -> (u32, Option<u32>) {
+    match pod.member {
+        Member::Workload { turn, index, .. } => (turn, index),
+        _ => (1, None),
     }
 }
 

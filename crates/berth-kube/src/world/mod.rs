@@ -17,6 +17,7 @@ mod settle;
 mod start;
 mod status;
 mod strangers;
+mod turns;
 mod volumes;
 
 pub(crate) use makers::makers_of;

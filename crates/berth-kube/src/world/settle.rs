@@ -3,7 +3,7 @@
 use super::{
     Effect, EvictOrder, STRANGERS, StartFailure, World,
     clear::UNSEEN,
-    groups::{GroupKey, Wanted},
+    groups::{GroupKey, Rank, Wanted},
 };
 use crate::seen::{
     Refusal, Text,
@@ -42,6 +42,7 @@ impl World {
             Some(workload) if workload.spec.project == STRANGERS => self.adopt(id),
             Some(_) => {}
         }
+        self.take_turns(id);
         while let Some(change) = self.next_difference(id) {
             if !self.must(&change) {
                 break;
@@ -211,6 +212,9 @@ impl World {
         let Phase::Running { tasks, .. } = &workload.phase else { return None };
         for task in tasks {
             let rank = task.place.rank;
+            if group.ranks.get(&rank).is_some_and(|rank| rank.next.is_some()) {
+                continue;
+            }
             if let Some(outcome) = self.fate(id, rank) {
                 return Some(Change::Ended { workload: id, rank, outcome, at });
             }
@@ -229,10 +233,14 @@ impl World {
     }
 
     /// How a task ended, if it did.
-    fn fate(&self, id: WorkloadId, rank: u32) -> Option<TaskOutcome> {
+    pub(super) fn fate(&self, id: WorkloadId, rank: u32) -> Option<TaskOutcome> {
         let rank_of = self.groups[&id].ranks.get(&rank);
         // A task that this process never ordered and never saw has no Pod.
         let Some(rank_of) = rank_of else { return Some(TaskOutcome::Lost) };
+        // It has no Pod, and is not about to get one before it is asked again.
+        if rank_of.idle || (rank_of.next.is_some() && rank_of.pod.is_none()) {
+            return Some(TaskOutcome::Succeeded);
+        }
         if rank_of.gone {
             return Some(TaskOutcome::Lost);
         }
@@ -263,7 +271,7 @@ impl World {
     }
 
     /// Whether a Workload is not to run any more.
-    fn is_unwanted(&self, id: WorkloadId) -> bool {
+    pub(super) fn is_unwanted(&self, id: WorkloadId) -> bool {
         let group = &self.groups[&id];
         if !matches!(group.key, GroupKey::Workload(_)) {
             return false;
@@ -326,6 +334,11 @@ impl World {
                 return;
             }
         }
+        if outcome == Outcome::Succeeded && self.has_free_completion(id) {
+            // Workers were lost while another process decided; what is left takes its turn in the queue.
+            self.dirty.insert(id);
+            return;
+        }
         self.say_over(id, outcome);
     }
 
@@ -342,7 +355,7 @@ impl World {
             Ok(()) => {
                 group.refused_starts = 0;
                 group.ranks.values_mut().for_each(|rank| rank.ordered = false);
-                if group.ranks.values().any(|rank| rank.pod.is_none() && !rank.gone) {
+                if group.ranks.values().any(Rank::is_unseen) {
                     group.seek_at = Some(now + UNSEEN);
                     self.due.insert((now + UNSEEN, id));
                 }
@@ -352,6 +365,9 @@ impl World {
                 if unconfirmed {
                     self.must(&Change::Confirmed { workload: id });
                 }
+            }
+            Err(failure) if group.ranks.values().any(|rank| rank.ordered && rank.turn > 1) => {
+                self.undo_turns(id, &failure);
             }
             Err(failure) => {
                 tracing::info!(group = ?group.key, run, message = failure.message, "a start is refused and tried again");
@@ -522,7 +538,7 @@ impl World {
 }
 
 /// The wait before the next try: a second, then twice as long each time.
-fn back_off(tries: u32) -> Span {
+pub(super) fn back_off(tries: u32) -> Span {
     Span(1000u64.saturating_mul(1 << tries.saturating_sub(1).min(16))).min(BACK_OFF_MAX)
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     api,
-    pods::SeatNode,
+    pods::{Seat, SeatNode},
     seen::{
         Key, Refusal, Text,
         pod::{PodGpus, PodSeen},
@@ -35,6 +35,17 @@ pub(crate) struct StartTask {
     pub(crate) waiting: Option<WaitingPod>,
     /// Claims whose volumes are to be made for the node first.
     pub(crate) volumes: Vec<UnboundVolume>,
+    /// Which Pod in its place it is during the run, from one.
+    pub(crate) turn: u32,
+    /// The completion it is for.
+    pub(crate) index: Option<u32>,
+}
+
+impl StartTask {
+    /// The same, for whoever makes its Pod.
+    pub(crate) fn seat(&self) -> Seat<'_> {
+        Seat { place: &self.place, node: &self.node, turn: self.turn, index: self.index }
+    }
 }
 
 /// A Pod that waits for its place.
@@ -81,7 +92,10 @@ impl World {
         }
         group.leaves_politely = false;
         let tasks = match &group.key {
-            GroupKey::Workload(_) => self.new_pods(id, places),
+            GroupKey::Workload(_) => {
+                let first_turns = self.first_turns(id, places);
+                self.new_pods(id, &first_turns)
+            }
             _ => self.waiting_pods(id, places),
         };
         let make = self.to_make(id);
@@ -90,7 +104,7 @@ impl World {
             Some(tasks) => {
                 for task in &tasks {
                     let pod = task.waiting.as_ref().map(|pod| pod.uid.clone());
-                    let rank = Rank { pod, ordered: true, gone: false, told: false };
+                    let rank = Rank { pod, ordered: true, index: task.index, ..Rank::default() };
                     group.ranks.insert(task.place.rank, rank);
                 }
                 group.starting = true;
@@ -112,20 +126,25 @@ impl World {
         }
     }
 
-    fn to_make(&self, id: WorkloadId) -> Option<(Arc<api::Workload>, Text)> {
+    pub(super) fn to_make(&self, id: WorkloadId) -> Option<(Arc<api::Workload>, Text)> {
         let group = &self.groups[&id];
         let workload = group.workload.as_ref()?;
         let (project, _) = self.owners.project_of(&group.namespace).ok()?;
         Some((Arc::clone(workload), self.owners.project_name(project)?.clone()))
     }
 
-    fn new_pods(&self, id: WorkloadId, places: &[Place]) -> Option<Vec<StartTask>> {
+    /// Tasks whose Pods are to be made, each with its turn and its completion.
+    pub(super) fn new_pods(
+        &self,
+        id: WorkloadId,
+        places: &[(Place, u32, Option<u32>)],
+    ) -> Option<Vec<StartTask>> {
         let group = &self.groups[&id];
         let claims = group.workload.as_deref().map(volumes::claims_of).unwrap_or_default();
         let volumes = self.unbound_volumes(&group.namespace, &claims);
-        let task = |place: &Place| {
+        let task = |(place, turn, index): &(Place, u32, Option<u32>)| {
             let (place, node, volumes) = (place.clone(), self.seat_node(place)?, volumes.clone());
-            Some(StartTask { place, node, waiting: None, volumes })
+            Some(StartTask { place, node, waiting: None, volumes, turn: *turn, index: *index })
         };
         places.iter().map(task).collect()
     }
@@ -164,7 +183,8 @@ impl World {
             };
             let volumes = self.unbound_volumes(&pod.key.namespace, &pod.volumes);
             let node = self.seat_node(place)?;
-            Some(StartTask { place: place.clone(), node, waiting: Some(waiting), volumes })
+            let waiting = Some(waiting);
+            Some(StartTask { place: place.clone(), node, waiting, volumes, turn: 1, index: None })
         };
         places.iter().zip(pods).map(task).collect()
     }

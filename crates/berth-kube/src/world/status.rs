@@ -5,15 +5,15 @@ use super::{
     groups::{Group, GroupKey},
 };
 use crate::{
-    api::{LastEviction, WorkloadPhase, WorkloadStatus},
+    api::{LastEviction, Progress, WorkloadPhase, WorkloadStatus},
     quantity,
     seen::{
         Key, Refusal, Text,
-        pod::{Member, PodSeen},
+        pod::{Member, PodSeen, Stage},
     },
 };
 use berth_types::{
-    Account, EvictRule, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason, WorkloadId,
+    Account, Completed, EvictRule, Outcome, PassedQuota, Phase, Place, Time, Verdict, WaitReason, WorkloadId,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::collections::BTreeSet;
@@ -194,6 +194,9 @@ impl World {
             true => self.exit_code(group).or(known.exit_code),
             false => None,
         };
+        // Of completions, what failed was tried again until it succeeded.
+        let succeeded = phase == WorkloadPhase::Succeeded && object.spec.completions.is_some();
+        let exit_code = if succeeded { Some(0) } else { exit_code };
         let ended = exit_code.filter(|_| phase == WorkloadPhase::Failed);
         let ended = ended.map(|code| format!("it exited with code {code}"));
         let mut nodes: Vec<String> = workload
@@ -239,8 +242,9 @@ impl World {
                 .or(known.workers_wanted),
             observed_generation: object.metadata.generation,
             exit_code,
+            completed: (!group.done.is_empty()).then(|| group.done.to_string()),
             urls: known.urls,
-            progress: known.progress,
+            progress: object.spec.completions().map(|all| how_far(&group.done, all)).or(known.progress),
             conditions: known.conditions,
         };
         if group.said.status.as_deref() == Some(&status) || object.status.as_ref() == Some(&status) {
@@ -266,8 +270,16 @@ impl World {
     }
 
     fn runs(&self, id: WorkloadId, rank: u32) -> bool {
-        let pod = self.groups[&id].ranks.get(&rank).and_then(|rank| self.pods.get(rank.pod.as_ref()?));
-        pod.is_some_and(|pod| pod.stage == crate::seen::pod::Stage::Running)
+        let Some(rank) = self.groups[&id].ranks.get(&rank) else { return false };
+        let pod = rank.pod.as_ref().and_then(|uid| self.pods.get(uid));
+        // Between two turns a worker is at work.
+        rank.turn > 1
+            || rank.next.is_some()
+            || pod.is_some_and(|pod| match pod.stage {
+                Stage::Running => true,
+                Stage::Succeeded | Stage::Failed => rank.index.is_some(),
+                Stage::Pending => false,
+            })
     }
 
     /// Whether every worker that must be there runs, and is not just bound to its node.
@@ -378,6 +390,18 @@ fn asked_text(workload: &berth_types::Workload, engine: &berth_engine::Engine) -
     let memory = engine.nodes().values().flat_map(|node| &node.devices).map(|device| device.memory).min()?;
     let one = request.gpu.charge_on(memory)?;
     Some(quantity::gpus_text(one.times(u64::from(workload.spec.tasks.min()))))
+}
+
+/// How far a workload with completions is.
+fn how_far(done: &Completed, all: u32) -> Progress {
+    let count = done.count();
+    Progress {
+        text: Some(format!("{count} of {all}")),
+        percent: Some((u64::from(count.min(all)) * 100 / u64::from(all)) as i32),
+        step: Some(i64::from(count)),
+        steps: Some(i64::from(all)),
+        ..Progress::default()
+    }
 }
 
 fn node_text(nodes: &[String]) -> Option<String> {

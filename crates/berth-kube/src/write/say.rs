@@ -82,8 +82,10 @@ impl Writer {
         let path = format!("/apis/berth.dev/v1alpha1/namespaces/{namespace}/workloads/{name}/status");
         let mut body = json!({ "metadata": { "uid": &**uid }, "status": status });
         let fields = body["status"].as_object_mut().expect("a status is an object");
-        // How far it is, is said by whoever reads what it prints.
-        fields.remove("progress");
+        // How far it is, is said by whoever reads what it prints, and when; of completions it is counted here.
+        if status.progress.as_ref().is_none_or(|progress| progress.at.is_some()) {
+            fields.remove("progress");
+        }
         // What is not said any more is taken away.
         for field in
             ["reason", "message", "nodes", "node", "finishedAt", "retryAt", "gpusAllocated", "workersReady"]

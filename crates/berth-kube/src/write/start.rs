@@ -198,14 +198,14 @@ impl Writer {
 
     async fn ready_new(&self, order: &StartOrder, task: &StartTask) -> Result<Ready, WriteError> {
         let (workload, project) = order.make.as_ref().ok_or_else(|| refused("the Workload is gone"))?;
-        let seats: Vec<Seat<'_>> =
-            order.tasks.iter().map(|task| Seat { place: &task.place, node: &task.node }).collect();
+        let seats: Vec<Seat<'_>> = order.tasks.iter().map(StartTask::seat).collect();
         let run = Run { workload, project, number: order.run, seats: &seats };
         let rank = task.place.rank;
         let pod = pods::pod(&run, rank).map_err(refused)?;
         let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
         let body = serde_json::to_value(&pod).expect("a Pod is JSON");
-        let name = pods::pod_name(workload.metadata.name.as_deref().unwrap_or_default(), order.run, rank);
+        let name =
+            pods::pod_name(workload.metadata.name.as_deref().unwrap_or_default(), order.run, rank, task.turn);
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let owner = workload.metadata.uid.as_deref().unwrap_or_default();
         let made = self.create(&path, &name, &body, owner).await?;

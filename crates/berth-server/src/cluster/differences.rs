@@ -122,6 +122,12 @@ fn workload(before: &Platform, after: &Platform, now: &Record, told: &mut Vec<To
     if is.runs_all && (again || !was.runs_all) {
         told.push(say(after, &Happened::Confirmed { workload: now.id }));
     }
+    if let Some(all) = now.request.completions
+        && known.is_some_and(|known| known.done != now.done)
+    {
+        let message = format!("{} of {all} completions are done", now.done.count());
+        told.push(words(now, "changed", false, message));
+    }
     let saved = |platform: &Platform| platform.engine().workload(now.id).and_then(|one| one.checkpoint);
     if saved(after).is_some() && saved(after) != saved(before) {
         told.push(say(after, &Happened::Checkpointed { workload: now.id }));

@@ -23,7 +23,9 @@ use crate::{
 };
 use berth_agent::Report;
 use berth_api::{Code, Eviction, LogQuery, Problem, ShellRequest, ShellSize, WorkloadRequest};
-use berth_types::{Bytes, Department, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId};
+use berth_types::{
+    Bytes, Completed, Department, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId,
+};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -150,6 +152,8 @@ pub struct ClusterWorkload {
     pub preemptions: u32,
     /// When and why that was, the last time.
     pub last_eviction: Option<Eviction>,
+    /// Completions that are done.
+    pub done: Completed,
     /// Its tasks.
     pub tasks: Vec<ClusterTask>,
     /// It is being deleted.
@@ -339,7 +343,7 @@ fn record(known: ClusterWorkload) -> Record {
         preemptions: known.preemptions,
         evictions: known.last_eviction.map(EvictionRecord::of).into_iter().collect(),
         gang_run: 0,
-        done: BTreeSet::new(),
+        done: known.done,
         tasks: tasks.collect(),
         parked,
         stop: known.ends.then_some(Stop::Deleted),

@@ -5,10 +5,8 @@
 
 use super::{Platform, Record, TaskExit, TaskKey};
 use berth_api::{KindName, Restart, World};
-use berth_types::{Span, WorkloadId};
-
-/// The longest pause before a worker is started again.
-const PAUSE_SECS_MAX: u64 = 60;
+use berth_types::{Span, Turn, WorkloadId, restart_pause};
+use std::collections::BTreeSet;
 
 impl Platform {
     /// Starts a worker again that has just ended, if that is how it was submitted. Whether it did.
@@ -29,21 +27,20 @@ impl Platform {
             TaskExit::Refused(_) | TaskExit::Lost => return false,
         };
         let index = record.tasks.get(&task.rank).and_then(|known| known.index);
-        let next = match (record.request.completions, failed) {
-            (Some(_), false) => {
-                record.done.extend(index);
-                match record.free_index() {
-                    Some(next) => Some(next),
-                    None => return false,
+        let may_fail = record.failures < record.request.backoff_limit.unwrap_or(0);
+        let next = match record.request.completions {
+            Some(all) => {
+                let taken = record.taken();
+                match record.done.turn(all, (index, !failed), may_fail, &taken) {
+                    Turn::Next(next) => Some(next),
+                    Turn::Again => index,
+                    Turn::Nothing | Turn::Failed => return false,
                 }
             }
-            (Some(_), true) => index,
-            (None, false) if record.request.kind != KindName::Inference => return false,
-            (None, _) => None,
+            None if failed && !may_fail => return false,
+            None if !failed && record.request.kind != KindName::Inference => return false,
+            None => None,
         };
-        if failed && record.failures >= record.request.backoff_limit.unwrap_or(0) {
-            return false;
-        }
         record.failures += u32::from(failed);
         record.on_exit(task.rank, exit);
         record.message = record.message.take().map(|message| format!("{message}; it is started again"));
@@ -52,7 +49,7 @@ impl Platform {
         let Some(known) = record.tasks.get_mut(&task.rank) else { return false };
         let paused = failed || record.request.completions.is_none();
         known.restarts = if paused { known.restarts + 1 } else { 0 };
-        known.pause = if paused { pause(known.restarts) } else { Span::ZERO };
+        known.pause = if paused { restart_pause(known.restarts) } else { Span::ZERO };
         (known.run, known.started, known.pid, known.index) = (run, None, None, next);
         known.ports.clear();
         self.news.orders.start.push(TaskKey { run, ..task });
@@ -72,16 +69,14 @@ impl Platform {
     }
 }
 
-/// Twice as long each time.
-fn pause(restarts: u32) -> Span {
-    Span::secs((1u64 << restarts.saturating_sub(1).min(6)).min(PAUSE_SECS_MAX))
-}
-
 impl Record {
     /// The first completion that nobody has and nobody has done.
     pub(super) fn free_index(&self) -> Option<u32> {
-        let completions = self.request.completions?;
-        let taken = |index: &u32| self.tasks.values().any(|task| task.index == Some(*index));
-        (0..completions).find(|index| !self.done.contains(index) && !taken(index))
+        self.done.first_free(self.request.completions?, &self.taken())
+    }
+
+    /// Completions that some worker has, or had last.
+    fn taken(&self) -> BTreeSet<u32> {
+        self.tasks.values().filter_map(|task| task.index).collect()
     }
 }

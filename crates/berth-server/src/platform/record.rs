@@ -2,7 +2,7 @@
 
 use super::facts::TaskReport;
 use berth_api::WorkloadRequest;
-use berth_types::{Bytes, Place, ProjectId, Span, Time, Workload, WorkloadId};
+use berth_types::{Bytes, Completed, Place, ProjectId, Span, Time, Workload, WorkloadId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -151,8 +151,8 @@ pub(crate) struct Record {
     #[serde(default)]
     pub(crate) gang_run: u32,
     /// Completions that are done.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) done: BTreeSet<u32>,
+    #[serde(default, skip_serializing_if = "Completed::is_empty")]
+    pub(crate) done: Completed,
     /// Its tasks by rank.
     pub(crate) tasks: BTreeMap<u32, TaskRecord>,
     pub(crate) parked: Option<(Parked, Box<Workload>)>,
@@ -182,7 +182,7 @@ impl Record {
             preemptions: 0,
             evictions: VecDeque::new(),
             gang_run: 0,
-            done: BTreeSet::new(),
+            done: Completed::default(),
             tasks: BTreeMap::new(),
             parked: None,
             stop: None,

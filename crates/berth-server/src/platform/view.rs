@@ -397,14 +397,17 @@ pub(super) fn progress(report: &TaskReport, started: Option<Time>) -> ProgressVi
 
 /// How many of its completions are done, of a workload that has them.
 fn completions(record: &Record) -> Option<ProgressView> {
-    let all = record.request.completions?;
-    let done = record.done.len() as u64;
-    Some(ProgressView {
-        percent: Some((done * 100 / u64::from(all.max(1))) as u8),
-        step: Some(done),
+    Some(completions_shown(record.done.count(), record.request.completions?))
+}
+
+/// How far a workload is of whose completions so many are done.
+pub fn completions_shown(done: u32, all: u32) -> ProgressView {
+    ProgressView {
+        percent: Some((u64::from(done.min(all)) * 100 / u64::from(all.max(1))) as u8),
+        step: Some(u64::from(done)),
         steps: Some(u64::from(all)),
         ..ProgressView::default()
-    })
+    }
 }
 
 /// A workload that is over, as it is kept.

@@ -1,6 +1,7 @@
 //! A world with a cluster that does as it is told, unless it is told otherwise.
 
 use crate::{
+    api::WorkloadStatus,
     names,
     seen::{
         Key, Text,
@@ -36,6 +37,8 @@ pub(super) struct Desk {
     pub(super) makers: BTreeMap<String, Value>,
     /// What was last said to each Pod and Workload.
     pub(super) said: BTreeMap<String, String>,
+    /// Everything that was last said of each Workload.
+    pub(super) statuses: BTreeMap<String, WorkloadStatus>,
     /// The same in whole sentences, for Pods.
     pub(super) words: BTreeMap<String, String>,
     /// How often what a project needs was to be made.
@@ -56,6 +59,7 @@ impl Desk {
             kept: BTreeSet::new(),
             makers: BTreeMap::new(),
             said: BTreeMap::new(),
+            statuses: BTreeMap::new(),
             words: BTreeMap::new(),
             tenancies: 0,
         };
@@ -113,6 +117,7 @@ impl Desk {
                 Effect::Status { workload, status, .. } => {
                     let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
                     let reason = status.reason.clone().unwrap_or_default();
+                    self.statuses.insert(workload.name.to_string(), (**status).clone());
                     self.said
                         .insert(workload.name.to_string(), format!("{phase} {reason}").trim().to_owned());
                     continue;
@@ -180,11 +185,19 @@ impl Desk {
         let (workload, _) = order.make.as_ref().expect("a Workload");
         let meta = &workload.metadata;
         let (name, uid) = (meta.name.as_deref().expect("a name"), meta.uid.as_deref().expect("an id"));
-        let pod = crate::pods::pod_name(name, order.run, task.place.rank);
+        let pod = crate::pods::pod_name(name, order.run, task.place.rank, task.turn);
+        let mut labels = json!({
+            names::WORKLOAD: name, names::RANK: task.place.rank.to_string(), names::RUN: order.run.to_string(),
+        });
+        if let Some(index) = task.index {
+            labels[names::INDEX] = index.to_string().into();
+            labels[names::TURN] = task.turn.to_string().into();
+        }
+        let of = |taken: &berth_types::DeviceShare| format!("{}={}", taken.device, taken.share.millionths());
+        let devices: Vec<String> = task.place.devices.iter().map(of).collect();
         let more = json!({ "metadata": {
-            "labels": {
-                names::WORKLOAD: name, names::RANK: task.place.rank.to_string(), names::RUN: order.run.to_string(),
-            },
+            "labels": labels,
+            "annotations": { names::DEVICES: devices.join(",") },
             "ownerReferences": [{
                 "apiVersion": "berth.dev/v1alpha1", "kind": "Workload", "name": name, "uid": uid, "controller": true,
             }],

@@ -2,6 +2,7 @@
 
 mod desk;
 mod makers;
+mod turns;
 mod volumes;
 
 use super::{Effect, Seen, StartOrder};
