@@ -1,5 +1,6 @@
 //! What a cluster does in another way than one machine, and what it does not do for Workloads at all.
 
+use crate::mpi;
 use berth_api::{Framework, Problem, Restart, WorkloadRequest};
 use berth_types::Gpus;
 
@@ -10,10 +11,11 @@ pub(crate) fn check(request: &WorkloadRequest) -> Result<(), Problem> {
             "on a cluster, completions are worked at by as many workers as --parallelism says, no fewer";
         return Err(Problem::invalid("min_workers", text).hint("leave out --min-workers"));
     }
-    if request.framework == Framework::Mpi {
-        let text = "mpirun reaches its workers through the server of one machine, not on a cluster";
-        return Err(Problem::invalid("framework", text)
-            .hint("apply an MPIJob of Kubeflow with `schedulerName: berth` in its Pods, or use --framework torchrun"));
+    if request.framework == Framework::Mpi
+        && request.min_workers.is_some_and(|min| Some(min) != request.workers)
+    {
+        let text = "mpirun starts as many processes as there are, and none joins it later";
+        return Err(Problem::invalid("min_workers", text).hint("leave out --min-workers"));
     }
     Ok(())
 }
@@ -27,7 +29,8 @@ pub(crate) fn started(request: &WorkloadRequest) -> (Vec<String>, Vec<String>) {
             let min = request.min_workers.unwrap_or(max);
             berth_server::started_by_torchrun((min, max), devices(request), command, args)
         }
-        Framework::None | Framework::Mpi => (command.clone(), args.clone()),
+        Framework::Mpi => mpi::started(command, args),
+        Framework::None => (command.clone(), args.clone()),
     }
 }
 
@@ -61,9 +64,14 @@ mod tests {
         assert!(problem.hint.is_some_and(|hint| hint.contains("--min-workers")));
         check(&WorkloadRequest { completions: Some(3), ..WorkloadRequest::default() })
             .expect("it is accepted");
-        let mpi = WorkloadRequest { framework: Framework::Mpi, ..WorkloadRequest::default() };
-        let problem = check(&mpi).expect_err("it is refused");
-        assert!(problem.hint.is_some_and(|hint| hint.contains("MPIJob")));
+        let mpi = WorkloadRequest {
+            framework: Framework::Mpi,
+            workers: Some(3),
+            min_workers: Some(2),
+            ..WorkloadRequest::default()
+        };
+        check(&mpi).expect_err("it is refused");
+        check(&WorkloadRequest { min_workers: None, ..mpi }).expect("it is accepted");
         check(&WorkloadRequest::default()).expect("it is accepted");
     }
 

@@ -9,6 +9,7 @@ mod beside;
 mod differs;
 mod image;
 mod log;
+mod mpi;
 mod progress;
 mod wish;
 
@@ -16,7 +17,10 @@ use berth_api::{LogQuery, Problem, ShellRequest, ShellSize};
 use berth_kube::view::View;
 use berth_server::{Cluster, ClusterImage, Duplex, Later, Made, RequestKey, Shell, Wish};
 use kube::Client;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -29,28 +33,30 @@ pub struct Gate(Arc<Inner>);
 struct Inner {
     client: Client,
     view: View,
-    /// On an open socket something is said this often.
-    ping_every: Duration,
+    way: beside::Way,
     answered: beside::Answered,
-    commands: beside::Commands,
     /// Ends with the gate.
-    _progress: JoinSet<()>,
+    following: Mutex<JoinSet<()>>,
 }
 
 impl Gate {
     /// Looks at a cluster; returns when everything has been seen once. On open sockets something is said at least so often.
     pub async fn open(client: Client, ping_every: Duration) -> anyhow::Result<Self> {
         let view = View::start(client.clone()).await?;
-        let mut reading = JoinSet::new();
-        reading.spawn(progress::follow(client.clone(), view.clone()));
-        let (answered, commands) = (beside::Answered::default(), beside::Commands::default());
-        Ok(Self(Arc::new(Inner { client, view, ping_every, answered, commands, _progress: reading })))
+        let way = beside::Way::new(client.clone(), view.clone(), ping_every);
+        let mut following = JoinSet::new();
+        following.spawn(progress::follow(client.clone(), view.clone()));
+        following.spawn(mpi::follow(way.clone()));
+        let answered = beside::Answered::default();
+        Ok(Self(Arc::new(Inner { client, view, way, answered, following: Mutex::new(following) })))
     }
 
     /// Waits until every command that was abandoned has been told so, for at most so long. What is still open is waited for too:
     /// whoever serves it has said that it ends.
     pub async fn finish(&self, limit: Duration) {
-        self.0.commands.are_told(limit).await;
+        // What listens in Pods by itself hangs up first.
+        self.0.following.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.0.way.are_told(limit).await;
     }
 }
 
@@ -99,7 +105,9 @@ impl Cluster for Gate {
         request: ShellRequest,
     ) -> Later<Result<Shell, Problem>> {
         let gate = self.clone();
-        Box::pin(async move { beside::exec(beside::worker(&gate, &project, &name, rank)?, request).await })
+        Box::pin(
+            async move { beside::exec(beside::worker(&gate.0.way, &project, &name, rank)?, request).await },
+        )
     }
 
     fn attach(
@@ -110,7 +118,9 @@ impl Cluster for Gate {
         size: Option<ShellSize>,
     ) -> Later<Result<Shell, Problem>> {
         let gate = self.clone();
-        Box::pin(async move { beside::attach(beside::worker(&gate, &project, &name, rank)?, size).await })
+        Box::pin(
+            async move { beside::attach(beside::worker(&gate.0.way, &project, &name, rank)?, size).await },
+        )
     }
 
     fn connect(
@@ -122,7 +132,7 @@ impl Cluster for Gate {
     ) -> Later<Result<Box<dyn Duplex>, Problem>> {
         let gate = self.clone();
         Box::pin(async move {
-            let worker = beside::worker(&gate, &project, &name, rank)?;
+            let worker = beside::worker(&gate.0.way, &project, &name, rank)?;
             beside::connect(worker, port, gate.0.answered.clone()).await
         })
     }

@@ -319,7 +319,10 @@ fn a_shell_says_that_its_job_is_over(berth: &Berth) {
 fn what_a_cluster_does_not_do_is_refused(berth: &Berth) {
     for (line, words) in [
         ("berth submit many -p lender -i any --completions 3 --min-workers 1", "leave out --min-workers"),
-        ("berth submit ranks -p lender -i any --workers 2 --framework mpi -- train", "MPIJob"),
+        (
+            "berth submit ranks -p lender -i any --workers 2 --min-workers 1 --framework mpi -- train",
+            "leave out --min-workers",
+        ),
     ] {
         let ran = berth.home.run(line);
         assert_eq!(ran.code, Some(2), "{line}: {ran:?}");

@@ -2,6 +2,7 @@
 
 mod berth;
 mod beside;
+mod distributed;
 #[path = "../support/mod.rs"]
 mod support;
 

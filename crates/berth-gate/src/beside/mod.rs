@@ -9,9 +9,9 @@ mod shell;
 mod socket;
 
 pub(crate) use port::{Answered, connect};
-pub(crate) use shell::{Commands, attach, exec};
+pub(crate) use shell::{attach, exec};
 
-use crate::{Gate, wish};
+use crate::wish;
 use berth_api::{Code, Problem};
 use berth_kube::{
     pods,
@@ -19,8 +19,30 @@ use berth_kube::{
 };
 use berth_types::WorkloadId;
 use kube::Client;
+use shell::Commands;
 use socket::{Receiver, Sender};
 use std::time::Duration;
+
+/// The way to workers.
+#[derive(Clone)]
+pub(crate) struct Way {
+    client: Client,
+    pub(crate) view: View,
+    /// On an open socket something is said this often.
+    ping_every: Duration,
+    commands: Commands,
+}
+
+impl Way {
+    pub(crate) fn new(client: Client, view: View, ping_every: Duration) -> Self {
+        Self { client, view, ping_every, commands: Commands::default() }
+    }
+
+    /// Waits until every command that was abandoned has been told so.
+    pub(crate) async fn are_told(&self, limit: Duration) {
+        self.commands.are_told(limit).await;
+    }
+}
 
 /// A worker that runs, and the way to it.
 #[derive(Clone)]
@@ -45,8 +67,8 @@ pub(crate) struct Worker {
 }
 
 /// The worker that is meant, if its Pod runs.
-pub(crate) fn worker(gate: &Gate, project: &str, name: &str, rank: u32) -> Result<Worker, Problem> {
-    let (client, view) = (gate.0.client.clone(), gate.0.view.clone());
+pub(crate) fn worker(way: &Way, project: &str, name: &str, rank: u32) -> Result<Worker, Problem> {
+    let (client, view) = (way.client.clone(), way.view.clone());
     let namespace = wish::namespace(&view, project)?;
     let full = format!("{project}/{name}");
     let gone = || Problem::new(Code::WrongState, format!("worker {rank} of {full} does not run"));
@@ -69,8 +91,8 @@ pub(crate) fn worker(gate: &Gate, project: &str, name: &str, rank: u32) -> Resul
         container: main.name,
         has_terminal: main.tty == Some(true),
         takes_input: main.stdin == Some(true),
-        ping_every: gate.0.ping_every,
-        commands: gate.0.commands.clone(),
+        ping_every: way.ping_every,
+        commands: way.commands.clone(),
     })
 }
 
