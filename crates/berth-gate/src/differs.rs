@@ -2,6 +2,7 @@
 
 use crate::mpi;
 use berth_api::{Framework, Problem, Restart, WorkloadRequest};
+use berth_kube::{api, names};
 use berth_types::Gpus;
 
 /// Refuses what would be accepted and not done, and names the way to it.
@@ -31,6 +32,32 @@ pub(crate) fn started(request: &WorkloadRequest) -> (Vec<String>, Vec<String>) {
         }
         Framework::Mpi => mpi::started(command, args),
         Framework::None => (command.clone(), args.clone()),
+    }
+}
+
+/// How the framework is called that starts a workload, if one does.
+pub(crate) fn framework_name(framework: Framework) -> Option<&'static str> {
+    match framework {
+        Framework::Torchrun => Some("torchrun"),
+        Framework::Mpi => Some("mpi"),
+        Framework::None => None,
+    }
+}
+
+/// The framework that starts a workload.
+pub(crate) fn framework(workload: &api::Workload) -> Framework {
+    let noted = workload.metadata.annotations.as_ref().and_then(|noted| noted.get(names::FRAMEWORK));
+    let is_noted = |framework: &Framework| framework_name(*framework) == noted.map(String::as_str);
+    [Framework::Torchrun, Framework::Mpi].into_iter().find(is_noted).unwrap_or_default()
+}
+
+/// The command and the arguments that somebody asked for, out of those with which every worker is started.
+pub(crate) fn asked(workload: &api::Workload) -> (Vec<String>, Vec<String>) {
+    let (command, args) = (&workload.spec.command, &workload.spec.args);
+    // After `-c`, the line of the shell and its name.
+    match args.get(3..) {
+        Some(words) if framework(workload) != Framework::None => (words.to_vec(), Vec::new()),
+        _ => (command.clone(), args.clone()),
     }
 }
 
@@ -91,7 +118,21 @@ mod tests {
         assert_eq!(command, ["/bin/sh"]);
         assert!(args[1].contains("torchrun --nnodes=2:4 --nproc-per-node=8"), "{args:?}");
         assert_eq!(args[2..], ["torchrun", "train.py", "--lr", "1"]);
+        assert_eq!(read_back(&request), (Framework::Torchrun, (words("train.py --lr 1"), Vec::new())));
+        let mpi = WorkloadRequest { framework: Framework::Mpi, ..request.clone() };
+        assert_eq!(read_back(&mpi), (Framework::Mpi, (words("python train.py --lr 1"), Vec::new())));
         let plain = WorkloadRequest { framework: Framework::None, ..request };
+        assert_eq!(read_back(&plain), (Framework::None, (words("python train.py"), words("--lr 1"))));
         assert_eq!(started(&plain), (words("python train.py"), words("--lr 1")));
+    }
+    /// What is shown of a workload that was asked for so.
+    fn read_back(request: &WorkloadRequest) -> (Framework, (Vec<String>, Vec<String>)) {
+        let (command, args) = started(request);
+        let mut workload =
+            api::Workload::new("train", api::WorkloadSpec { command, args, ..Default::default() });
+        let noted =
+            framework_name(request.framework).map(|name| (names::FRAMEWORK.to_owned(), name.to_owned()));
+        workload.metadata.annotations = Some(noted.into_iter().collect());
+        (framework(&workload), asked(&workload))
     }
 }

@@ -1,6 +1,6 @@
 //! What is in the cluster, in the words of the server.
 
-use crate::progress;
+use crate::{differs, progress};
 use berth_api::{
     CoresAmount, Ended, Eviction, GpuAmount, KindName, MemoryAmount, MountRequest, PriorityName, Restart,
     ServiceType, Status, VolumeMount, WorkloadRequest,
@@ -241,14 +241,16 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
     let topology = spec.topology.clone().unwrap_or_default();
     // The server fills in the same where a request leaves it out.
     let parallelism = spec.parallelism.and_then(|count| u32::try_from(count).ok()).unwrap_or(1);
+    let (command, args) = differs::asked(workload);
     let at_once = spec.completions().map(|completions| parallelism.min(completions));
     WorkloadRequest {
         name: workload.metadata.name.clone(),
         project: project.into(),
         kind: kind(spec.kind),
         image: spec.image.clone(),
-        command: spec.command.clone(),
-        args: spec.args.clone(),
+        command,
+        args,
+        framework: differs::framework(workload),
         environment: spec.env.iter().filter_map(|one| Some((one.name.clone(), one.value.clone()?))).collect(),
         gpus: spec.gpus.as_ref().and_then(|amount| amount.gpus().ok()).map(GpuAmount),
         gpu_memory: spec.gpu_memory.as_ref().and_then(|amount| amount.bytes().ok()).map(MemoryAmount),

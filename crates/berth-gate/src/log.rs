@@ -3,7 +3,7 @@
 use crate::wish;
 use berth_api::{Code, LogQuery, Problem};
 use berth_kube::view::{PodView, View};
-use futures_util::AsyncReadExt;
+use futures_util::{AsyncBufRead, AsyncReadExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::LogParams};
 use std::time::Duration;
@@ -31,11 +31,20 @@ pub(crate) async fn read(
         let hint = format!("`berth why {name} -p {project}` says what it waits for");
         return Err(Problem::new(Code::NotFound, text).hint(hint));
     }
-    let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let mut tail = query.tail.and_then(|lines| i64::try_from(lines).ok());
+    let mut opened = None;
+    if let (Some(pod), false) = (&first, query.follow) {
+        let log = open(&pods, &pod.name, false, tail.take()).await;
+        opened = Some(log.map_err(|error| unreadable(project, name, &error))?);
+    }
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let (view, name) = (view.clone(), name.to_owned());
     tokio::spawn(async move {
-        let mut tail = query.tail.and_then(|lines| i64::try_from(lines).ok());
+        if let Some(log) = opened {
+            send(log, &sender).await;
+            return;
+        }
         let mut last = None;
         while !sender.is_closed() {
             let pod = view.until(LOOK_AROUND, |_| next(&view, &namespace, &name, &query, last)).await;
@@ -44,23 +53,35 @@ pub(crate) async fn read(
                 !phase.is_some_and(berth_kube::api::WorkloadPhase::is_final)
             });
             match pod {
-                Some(pod) => {
-                    last = Some((pod.run, pod.turn));
-                    let parameters =
-                        LogParams { follow: query.follow, tail_lines: tail.take(), ..LogParams::default() };
-                    if !send(&pods, &pod.name, &parameters, &sender).await {
-                        return;
+                Some(pod) => match open(&pods, &pod.name, true, tail).await {
+                    Ok(log) => {
+                        (last, tail) = (Some((pod.run, pod.turn)), None);
+                        send(log, &sender).await;
                     }
-                }
+                    // Its node may be away for a moment; a Pod that went is not seen again.
+                    Err(error) => {
+                        tracing::debug!(pod = pod.name, %error, "its log cannot be read");
+                        if !is_there && !pod.running {
+                            last = Some((pod.run, pod.turn));
+                        }
+                        tokio::time::sleep(LOOK_AROUND).await;
+                    }
+                },
                 None if !is_there => return,
                 None => {}
             }
-            if !query.follow || query.run.is_some() {
+            if last.is_some() && query.run.is_some() {
                 return;
             }
         }
     });
     Ok(receiver)
+}
+
+/// A log that is there and cannot be had.
+fn unreadable(project: &str, name: &str, error: &kube::Error) -> Problem {
+    let text = format!("what {project}/{name} printed cannot be read: {error}");
+    Problem::new(Code::Unreachable, text).hint("its node may be away for a moment; try again")
 }
 
 /// The newest Pod that can have printed something, or the next after a run and a turn.
@@ -86,24 +107,21 @@ fn next(
     }
 }
 
-/// Sends the log of one Pod; whether somebody still reads.
-async fn send(pods: &Api<Pod>, pod: &str, parameters: &LogParams, sender: &mpsc::Sender<Vec<u8>>) -> bool {
-    let mut log = match pods.log_stream(pod, parameters).await {
-        Ok(log) => Box::pin(log),
-        Err(error) => {
-            tracing::debug!(pod, %error, "its log cannot be read");
-            return !sender.is_closed();
-        }
-    };
+async fn open(
+    pods: &Api<Pod>,
+    pod: &str,
+    follow: bool,
+    tail_lines: Option<i64>,
+) -> Result<impl AsyncBufRead + use<>, kube::Error> {
+    pods.log_stream(pod, &LogParams { follow, tail_lines, ..LogParams::default() }).await
+}
+
+/// Sends a log as long as somebody reads.
+async fn send(log: impl AsyncBufRead, sender: &mpsc::Sender<Vec<u8>>) {
+    let mut log = std::pin::pin!(log);
     let mut piece = vec![0; PIECE];
-    loop {
-        match log.read(&mut piece).await {
-            Ok(0) | Err(_) => return !sender.is_closed(),
-            Ok(read) => {
-                if sender.send(piece[..read].to_vec()).await.is_err() {
-                    return false;
-                }
-            }
-        }
-    }
+    while let Ok(read) = log.read(&mut piece).await
+        && read > 0
+        && sender.send(piece[..read].to_vec()).await.is_ok()
+    {}
 }

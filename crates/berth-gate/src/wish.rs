@@ -1,7 +1,7 @@
 //! Wishes: what people want, as writes to the API server.
 
 use crate::differs;
-use berth_api::{Code, Framework, KindName, PriorityName, Problem, ServiceType, WorkloadRequest};
+use berth_api::{Code, KindName, PriorityName, Problem, ServiceType, WorkloadRequest};
 use berth_kube::{
     api::{self, WorkloadPhase},
     names, quantity, tenancy,
@@ -210,7 +210,7 @@ async fn submit(
         (names::REQUEST, made_by),
         (names::COMMAND_LINE, request.command_line.clone()),
         (names::PROGRESS_PATTERN, request.progress_pattern.clone()),
-        (names::FRAMEWORK, (request.framework == Framework::Mpi).then(|| names::FRAMEWORK_MPI.to_owned())),
+        (names::FRAMEWORK, differs::framework_name(request.framework).map(str::to_owned)),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))

@@ -50,10 +50,8 @@ pub const REQUEST: &str = "berth.dev/request";
 pub const COMMAND_LINE: &str = "berth.dev/command-line";
 /// Annotation of Workloads: how to read their progress from what they print.
 pub const PROGRESS_PATTERN: &str = "berth.dev/progress-pattern";
-/// Annotation of Workloads: the framework that starts them, where the server has a part in it.
+/// Annotation of Workloads: the framework that starts them, in whose shell their command is.
 pub const FRAMEWORK: &str = "berth.dev/framework";
-/// `mpirun` of the first worker starts them, and the server takes it to the others.
-pub const FRAMEWORK_MPI: &str = "mpi";
 /// Annotation of Pods: who they are for.
 pub const USER: &str = "berth.dev/user";
 

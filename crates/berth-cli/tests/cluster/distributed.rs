@@ -97,6 +97,8 @@ fn mpirun_starts_a_process_in_every_pod() {
     let shown = until_over(&berth, "adds");
     let log = || berth.home.run("berth logs lab/adds");
     assert_eq!(shown["status"], "Succeeded", "{shown} {:?}", log());
+    let request = &shown["request"];
+    assert_eq!((&request["framework"], &request["command"][2]), (&"mpi".into(), &SUM.into()), "{request}");
     let text = log().stdout;
     assert!(text.contains("sum 3 of 3 ['0', '1', '2']"), "each in its own Pod: {text}");
     // What fails in one fails all, with the code of the command.

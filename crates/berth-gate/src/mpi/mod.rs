@@ -12,10 +12,13 @@
 
 mod asks;
 
-use crate::beside::{self, Way};
+use crate::{
+    beside::{self, Way},
+    differs,
+};
 use asks::{Ask, Asks};
-use berth_api::ShellRequest;
-use berth_kube::{api::WorkloadPhase, names, view::PodView};
+use berth_api::{Framework, ShellRequest};
+use berth_kube::{api::WorkloadPhase, view::PodView};
 use berth_server::{Shell, ShellInput, ShellOutput};
 use std::{collections::BTreeSet, time::Duration};
 use tokio::{
@@ -86,11 +89,8 @@ pub(crate) async fn follow(way: Way) {
 fn first_workers(way: &Way) -> Vec<First> {
     let reading = way.view.read();
     let first = |(id, workload): (_, &std::sync::Arc<berth_kube::api::Workload>)| {
-        let annotations = workload.metadata.annotations.as_ref()?;
         let phase = workload.status.as_ref().and_then(|status| status.phase);
-        if annotations.get(names::FRAMEWORK).map(String::as_str) != Some(names::FRAMEWORK_MPI)
-            || phase.is_some_and(WorkloadPhase::is_final)
-        {
+        if differs::framework(workload) != Framework::Mpi || phase.is_some_and(WorkloadPhase::is_final) {
             return None;
         }
         let namespace = workload.metadata.namespace.clone()?;

@@ -190,8 +190,10 @@ impl World {
         let waits = matches!(phase, WorkloadPhase::Pending | WorkloadPhase::Held);
         let reason = if waits { self.reason(id) } else { None };
         let evicted = group.said.evicted.as_ref().filter(|_| phase == WorkloadPhase::Stopping);
+        // How it ended does not change with what becomes of its Pods.
+        let said = known.exit_code.filter(|_| known.phase.is_some_and(WorkloadPhase::is_final));
         let exit_code = match phase.is_final() {
-            true => self.exit_code(group).or(known.exit_code),
+            true => said.or_else(|| self.exit_code(group)),
             false => None,
         };
         // Of completions, what failed was tried again until it succeeded.
@@ -257,7 +259,8 @@ impl World {
         self.groups.get_mut(&id).expect("a group that is looked at").said.status = Some(status);
     }
 
-    /// How the last run of a group ended, as far as its Pods are still there: the first bad code, if there is one.
+    /// How the last run of a group ended, as far as its Pods are still there: the first bad code, if there is one, and first of
+    /// those that nobody told to go, because their end is why the others had to.
     fn exit_code(&self, group: &Group) -> Option<i32> {
         let run = |pod: &PodSeen| match pod.member {
             Member::Workload { run, .. } => run,
@@ -265,8 +268,10 @@ impl World {
         };
         let over = || group.pods.iter().filter_map(|uid| self.pods.get(uid)).filter(|pod| pod.is_over());
         let last = over().map(|pod| run(pod)).max()?;
-        let codes = || over().filter(|pod| run(pod) == last).filter_map(|pod| pod.exit_code);
-        codes().find(|code| *code != 0).or_else(|| codes().next())
+        let codes =
+            || over().filter(|pod| run(pod) == last).filter_map(|pod| Some((pod.leaving, pod.exit_code?)));
+        let bad = codes().filter(|(_, code)| *code != 0).min_by_key(|(leaving, _)| *leaving);
+        bad.or_else(|| codes().next()).map(|(_, code)| code)
     }
 
     fn runs(&self, id: WorkloadId, rank: u32) -> bool {
