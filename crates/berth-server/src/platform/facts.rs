@@ -1,6 +1,6 @@
 //! What the agent saw, and what workloads say of themselves.
 
-use super::{Happened, Platform, TaskExit, TaskKey, engine_problem};
+use super::{Happened, Platform, TaskExit, TaskKey, engine_problem, record::Record};
 use berth_agent::Report;
 use berth_api::Problem;
 use berth_types::{Change, Phase, Span, TaskOutcome, Time, WorkloadId};
@@ -167,8 +167,15 @@ impl Platform {
             self.happen(Happened::Progressed { workload, report: Box::new(newest) }, now)?;
         } else {
             record.progress = Some(newest);
+            self.note_due(workload);
         }
         self.on_utilisation(workload, utilisation, now)
+    }
+
+    /// When the newest progress of a workload is written down, if nothing comes after it.
+    pub(super) fn progress_due(record: &Record) -> Option<Time> {
+        let newest = record.progress.as_ref().filter(|progress| progress.at > progress.written)?;
+        Some(newest.written + PROGRESS_EVERY)
     }
 
     /// A workload is as busy as the busiest of its devices. Those who share a device are told apart by nobody, so they are idle

@@ -1,9 +1,11 @@
-//! What is due when only time passes: warnings before a limit ends a run, and the end of a pause after a failure.
+//! What is due when only time passes: warnings before a limit ends a run, the end of a pause after a failure, and progress that
+//! was not written down at once.
 //!
 //! The limits themselves are the engine's; here is only what people must know before.
 
 use super::{
     Happened, Parked, Platform,
+    facts::TaskReport,
     record::{Record, Warning},
 };
 use berth_types::{Kind, Span, Time, WorkloadId};
@@ -21,7 +23,7 @@ impl Platform {
                 Some((Parked::BackOff { until }, _)) if until <= now => {
                     Some(Happened::Resumed { workload: id, by: None })
                 }
-                _ => self.warning_due(record, now),
+                _ => unwritten(record, now).or_else(|| self.warning_due(record, now)),
             };
             if let Some(happened) = happened
                 && let Err(problem) = self.happen(happened, now)
@@ -38,7 +40,10 @@ impl Platform {
         let at = match record.parked {
             Some((Parked::BackOff { until }, _)) => Some(until),
             Some((Parked::Suspended { .. } | Parked::Refused, _)) => None,
-            None => self.warnings(record).into_iter().map(|(_, at, _)| at).min(),
+            None => {
+                let warnings = self.warnings(record).into_iter().map(|(_, at, _)| at);
+                warnings.chain(Self::progress_due(record)).min()
+            }
         };
         if let Some(at) = at {
             self.due.insert((at, id));
@@ -74,4 +79,11 @@ impl Platform {
         };
         [due(Warning::TimeLimit, run), due(Warning::IdleLimit, idle)].into_iter().flatten().collect()
     }
+}
+
+/// The newest progress, when it is time to write it down.
+fn unwritten(record: &Record, now: Time) -> Option<Happened> {
+    Platform::progress_due(record).filter(|at| *at <= now)?;
+    let report = TaskReport { written: now, ..record.progress.clone()? };
+    Some(Happened::Progressed { workload: record.id, report: Box::new(report) })
 }

@@ -307,6 +307,11 @@ fn progress_is_the_newest_and_is_written_seldom() {
     assert_eq!(written, 3);
     let drawn = world.log.iter().filter_map(|(_, logged)| logged.about.progress.as_ref()?.percent);
     assert_eq!(drawn.collect::<Vec<_>>(), [1, 21, 41], "what is written can be drawn over time");
+    // Nothing comes any more: the last one is told when its time has come, once.
+    world.wait(60);
+    let drawn = world.log.iter().filter_map(|(_, logged)| logged.about.progress.as_ref()?.percent);
+    assert_eq!(drawn.collect::<Vec<_>>(), [1, 21, 41, 50]);
+    world.assert_replay();
 }
 
 #[test]
