@@ -54,9 +54,9 @@ pub(crate) fn framework(workload: &api::Workload) -> Framework {
 /// The command and the arguments that somebody asked for, out of those with which every worker is started.
 pub(crate) fn asked(workload: &api::Workload) -> (Vec<String>, Vec<String>) {
     let (command, args) = (&workload.spec.command, &workload.spec.args);
-    // After `-c`, the line of the shell and its name.
-    match args.get(3..) {
-        Some(words) if framework(workload) != Framework::None => (words.to_vec(), Vec::new()),
+    let is_ours = framework(workload) != Framework::None && *command == ["/bin/sh"];
+    match args.as_slice() {
+        [flag, _line, _name, words @ ..] if is_ours && flag == "-c" => (words.to_vec(), Vec::new()),
         _ => (command.clone(), args.clone()),
     }
 }

@@ -587,7 +587,7 @@ impl World {
             || (base > 0 && base + succeeded >= min as usize)
             || self.was_whole(id, base, run.unwrap_or(1));
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
-        if group.has_completions() {
+        if group.completions().is_some() {
             group.places = places.iter().map(|place| (place.rank, place.clone())).collect();
         }
         workload.phase = if whole {
@@ -691,9 +691,7 @@ impl Rank {
         let (turn, index) = turn_of(pod);
         Self { pod: Some(pod.uid.clone()), told, turn, index, found_over: pod.is_over(), ..Self::default() }
     }
-}
 
-impl Rank {
     /// Whether its Pod is there and nobody told of it yet.
     pub(super) fn is_unseen(&self) -> bool {
         self.pod.is_none() && !self.gone && !self.idle && self.next.is_none()
@@ -723,9 +721,9 @@ impl Group {
         matches!(self.key, GroupKey::Named(_) | GroupKey::Native(_) | GroupKey::Made { .. })
     }
 
-    /// Whether it is run many times, each time with another index.
-    pub(super) fn has_completions(&self) -> bool {
-        self.workload.as_ref().is_some_and(|workload| workload.spec.completions.is_some())
+    /// How many times it is run, each time with another index, if it says so.
+    pub(super) fn completions(&self) -> Option<u32> {
+        self.workload.as_ref().and_then(|workload| workload.spec.completions())
     }
 
     /// Pods that have a part in the present run.

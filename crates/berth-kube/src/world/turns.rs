@@ -115,8 +115,9 @@ impl World {
     /// Pod, and are done.
     pub(super) fn first_turns(&mut self, id: WorkloadId, places: &[Place]) -> Vec<(Place, u32, Option<u32>)> {
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
-        let all = group.workload.as_ref().and_then(|workload| workload.spec.completions());
-        let Some(all) = all else { return places.iter().map(|place| (place.clone(), 1, None)).collect() };
+        let Some(all) = group.completions() else {
+            return places.iter().map(|place| (place.clone(), 1, None)).collect();
+        };
         let mut taken = BTreeSet::new();
         let mut turns = Vec::new();
         for place in places {
@@ -134,8 +135,7 @@ impl World {
     /// Whether a completion is left that nobody works at.
     pub(super) fn has_free_completion(&self, id: WorkloadId) -> bool {
         let group = &self.groups[&id];
-        let all = group.workload.as_ref().and_then(|workload| workload.spec.completions());
-        all.is_some_and(|all| group.done.first_free(all, &BTreeSet::new()).is_some())
+        group.completions().is_some_and(|all| group.done.first_free(all, &BTreeSet::new()).is_some())
     }
 
     /// Workers between two turns, by rank, with their last Pods: they are over, and others are about to follow.
@@ -198,9 +198,7 @@ impl World {
     /// go on.
     pub(super) fn was_whole(&self, id: WorkloadId, there: usize, run: u32) -> bool {
         let group = &self.groups[&id];
-        let Some(all) = group.workload.as_ref().and_then(|workload| workload.spec.completions()) else {
-            return false;
-        };
+        let Some(all) = group.completions() else { return false };
         let left = all.saturating_sub(group.done.count()) as usize;
         let pods = group.pods.iter().filter_map(|uid| self.pods.get(uid));
         let mut later = pods.filter(|pod| run_of(pod) == Some(run));
