@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 Examples:
   berth audit                     the last 50
   berth audit --user bob -f       of one user, as they come
-  berth audit -p team-a -o json")]
+  berth audit -p team-a --json")]
 pub(crate) struct AuditArgs {
     /// Only of this user
     #[arg(long, value_name = "NAME")]
@@ -62,7 +62,7 @@ pub(crate) async fn run(session: &Session, arguments: &AuditArgs) -> anyhow::Res
 /// Entries as lines that do not depend on what comes later.
 fn write(session: &Session, arguments: &AuditArgs, list: &AuditList) -> anyhow::Result<bool> {
     let look = session.look(arguments.output);
-    let text = match arguments.output.output {
+    let text = match arguments.output.form() {
         Form::Json => {
             let lines = list.items.iter().map(|entry| serde_json::to_string(entry).map(|line| line + "\n"));
             lines.collect::<Result<String, _>>()?

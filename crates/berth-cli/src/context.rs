@@ -291,7 +291,7 @@ fn list(output: OutputArgs) -> anyhow::Result<()> {
         |(name, known): (String, Known)| Context { chosen: name == chosen, server: known.place(), name };
     let contexts = Contexts { items: own.chain(all()?).map(item).collect() };
     let look = Look { default_project: config.project.clone(), ..Look::of(output) };
-    output::write_part(output::render(output.output, &look, &contexts)?.as_bytes()).map(drop)
+    output::write_part(output::render(output.form(), &look, &contexts)?.as_bytes()).map(drop)
 }
 
 fn add(server: &ServerArgs, arguments: &AddArgs) -> anyhow::Result<()> {

@@ -86,7 +86,7 @@ pub(crate) async fn run(session: &Session, command: &DepartmentCommand) -> anyho
             warn(&created.warnings);
             session.say(&format!("berth: department {} is there", arguments.name));
             // The page about it would hold what was just typed.
-            if arguments.output.output != Form::Table {
+            if arguments.output.form() != Form::Table {
                 session.show(arguments.output, &created)?;
             }
         }

@@ -32,7 +32,7 @@ pub(crate) async fn get(session: &Session, arguments: &OneArgs) -> anyhow::Resul
         Ok(workload) => workload,
         Err(error) => return Err(session.missing(error, &place).await),
     };
-    let events = match arguments.output.output {
+    let events = match arguments.output.form() {
         Form::Table | Form::Wide => {
             let query = EventQuery {
                 workload: Some(workload.id.to_string()),

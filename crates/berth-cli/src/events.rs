@@ -14,7 +14,7 @@ use clap::Args;
 Examples:
   berth events                 the last 50
   berth events hyper1 -f       of one workload, as they happen
-  berth events -f -o json      a line of JSON for each")]
+  berth events -f --json       a line of JSON for each")]
 pub(crate) struct EventsArgs {
     /// Only of this workload, as NAME or PROJECT/NAME
     name: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) async fn run(session: &Session, arguments: &EventsArgs) -> anyhow::Re
 /// Events as lines that do not depend on what comes later.
 fn write(session: &Session, arguments: &EventsArgs, list: &EventList) -> anyhow::Result<bool> {
     let look = session.look(arguments.output);
-    let text = match arguments.output.output {
+    let text = match arguments.output.form() {
         Form::Table | Form::Wide => {
             list.items.iter().map(|event| event_line(event, &look)).collect::<String>()
         }

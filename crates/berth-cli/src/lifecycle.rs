@@ -57,7 +57,7 @@ pub(crate) async fn run(session: &Session, verb: Verb, arguments: &ManyArgs) -> 
             }
         }
     }
-    if !matches!(arguments.output.output, Form::Table | Form::Wide) {
+    if !matches!(arguments.output.form(), Form::Table | Form::Wide) {
         session.show(arguments.output, &WorkloadList { items: done, next: None })?;
     }
     Ok(exit)
@@ -81,7 +81,7 @@ fn confirm(
     status: Status,
     output: OutputArgs,
 ) -> anyhow::Result<()> {
-    if session.spelling == Spelling::Runai && output.output == Form::Table {
+    if session.spelling == Spelling::Runai && output.form() == Form::Table {
         let past = match verb {
             Verb::Delete => "deleted",
             Verb::Suspend => "suspended",

@@ -23,7 +23,7 @@ Examples:
   berth list                      of the chosen project, or of all when none is chosen
   berth list -A --watch           of all projects, as they change
   berth list --status Pending -o name | xargs -n1 berth why
-  berth list -o json | jq -r '.items[].name'")]
+  berth list --json | jq -r '.items[].name'")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     project: ProjectArg,
@@ -93,7 +93,7 @@ impl ListArgs {
 
 pub(crate) async fn run(session: &Session, arguments: &ListArgs) -> anyhow::Result<Exit> {
     let query = arguments.query(session)?;
-    let is_table = matches!(arguments.output.output, Form::Table | Form::Wide) && !arguments.watch;
+    let is_table = matches!(arguments.output.form(), Form::Table | Form::Wide) && !arguments.watch;
     let count = if is_table && arguments.limit > 0 { arguments.limit } else { usize::MAX };
     let mut listed = session.client.some_workloads(&query, count).await?;
     if listed.value.next.is_some() || listed.value.items.len() > count {
@@ -129,7 +129,7 @@ async fn watch(
     mut list: WorkloadList,
     cursor: Option<u64>,
 ) -> anyhow::Result<Exit> {
-    let is_live = io::stdout().is_terminal() && matches!(arguments.output.output, Form::Table | Form::Wide);
+    let is_live = io::stdout().is_terminal() && matches!(arguments.output.form(), Form::Table | Form::Wide);
     let mut look = session.look(arguments.output);
     if !is_live {
         output::write_part(rows(&list.items, arguments.output, &look)?.as_bytes())?;
@@ -177,7 +177,7 @@ async fn watch(
 
 /// Rows of a table, or a line of JSON for each.
 fn rows(workloads: &[Workload], output: OutputArgs, look: &output::Look) -> anyhow::Result<String> {
-    Ok(match output.output {
+    Ok(match output.form() {
         Form::Table | Form::Wide => look.table(&workload_table(workloads, look)),
         Form::Json => workloads
             .iter()

@@ -58,7 +58,7 @@ pub(crate) async fn run(session: &Session, command: &NodeCommand) -> anyhow::Res
     if verb.is_some() {
         session.say(&format!("berth: node {name} is {:?} now", node.state));
         // The page about a node is long, and was not asked for.
-        if arguments.output.output == crate::output::Form::Table {
+        if arguments.output.form() == crate::output::Form::Table {
             return Ok(Exit::Done);
         }
     }

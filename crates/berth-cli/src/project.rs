@@ -164,7 +164,7 @@ pub(crate) async fn run(session: &Session, command: &ProjectCommand) -> anyhow::
             warn(&created.warnings);
             session.say(&format!("berth: project {} is there", arguments.name));
             // The page about it would hold what was just typed.
-            if arguments.output.output != Form::Table {
+            if arguments.output.form() != Form::Table {
                 session.show(arguments.output, &created)?;
             }
         }

@@ -61,7 +61,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 pub(crate) async fn status(session: &Session, arguments: OutputArgs) -> anyhow::Result<Exit> {
     let cluster = session.client.cluster().await?;
-    if matches!(arguments.output, Form::Table | Form::Wide) {
+    if matches!(arguments.form(), Form::Table | Form::Wide) {
         let pid = session.client.pid().map(|pid| format!(", process {pid}")).unwrap_or_default();
         session.say(&format!("berth: running at {}{pid}", session.client.address()));
     }
@@ -106,7 +106,7 @@ pub(crate) fn version(server: &ServerArgs, arguments: VersionArgs) -> anyhow::Re
     };
     let versions =
         Versions { client: berth_api::release(), server: if arguments.client { None } else { asked() } };
-    let text = match arguments.output.output {
+    let text = match arguments.output.form() {
         Form::Json => serde_json::to_string_pretty(&versions)? + "\n",
         Form::Yaml => serde_saphyr::to_string(&versions)?,
         Form::Table | Form::Wide | Form::Name => match &versions.server {

@@ -141,7 +141,7 @@ impl Session {
 
     /// Writes an answer to stdout.
     pub(crate) fn show(&self, output: OutputArgs, what: &impl Show) -> anyhow::Result<()> {
-        let text = output::render(output.output, &self.look(output), what)?;
+        let text = output::render(output.form(), &self.look(output), what)?;
         output::write_part(text.as_bytes()).map(|_| ())
     }
 

@@ -314,6 +314,7 @@ mod tests {
         assert!(reader.wait(Duration::from_secs(20)).unwrap());
         assert!(reader.is_ended());
     }
+
     #[test]
     fn a_task_whose_folder_was_just_made_has_not_ended() {
         let scratch = Scratch::new();

@@ -29,10 +29,19 @@ pub(crate) enum Form {
 pub(crate) struct OutputArgs {
     /// How the answer is written
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
-    pub(crate) output: Form,
+    output: Form,
+    /// The same as `--output json`
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
     /// Tables without their first line
     #[arg(long)]
-    pub(crate) no_headers: bool,
+    no_headers: bool,
+}
+
+impl OutputArgs {
+    pub(crate) fn form(self) -> Form {
+        if self.json { Form::Json } else { self.output }
+    }
 }
 
 /// Whose words are used: ours, or those of the 2020 report.
@@ -69,7 +78,7 @@ impl Look {
     /// The look that was asked for, on this machine.
     pub(crate) fn of(output: OutputArgs) -> Self {
         Self {
-            wide: output.output == Form::Wide,
+            wide: output.form() == Form::Wide,
             headers: !output.no_headers,
             colour: has_colour(),
             clock: Clock::of_machine(),
@@ -115,5 +124,27 @@ pub(crate) fn write_part(data: &[u8]) -> anyhow::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Words {
+        #[command(flatten)]
+        output: OutputArgs,
+    }
+
+    #[test]
+    fn json_has_a_short_way_that_contradicts_no_other_form() {
+        for words in [["berth", "--json"].as_slice(), &["berth", "-o", "json"]] {
+            assert_eq!(Words::try_parse_from(words).expect("known words").output.form(), Form::Json);
+        }
+        assert_eq!(Words::try_parse_from(["berth"]).expect("known words").output.form(), Form::Table);
+        let error = Words::try_parse_from(["berth", "--json", "-o", "wide"]).expect_err("one form");
+        assert!(error.to_string().contains("cannot be used with"), "{error}");
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn request(arguments: &SubmitArgs) -> anyhow::Result<WorkloadRequest>
 
 fn confirm(session: &Session, arguments: &SubmitArgs, submitted: &Submitted) -> anyhow::Result<()> {
     let (name, project) = (&submitted.workload.name, &submitted.workload.project);
-    let is_for_people = matches!(arguments.output.output, Form::Table | Form::Wide);
+    let is_for_people = matches!(arguments.output.form(), Form::Table | Form::Wide);
     match session.spelling {
         Spelling::Runai if is_for_people => {
             let text = format!(

@@ -72,7 +72,7 @@ pub(crate) async fn run(session: &Session, command: &TopCommand) -> anyhow::Resu
         }
     };
     let first = look(session, project.as_deref()).await?;
-    if !matches!(arguments.output.output, Form::Table | Form::Wide) {
+    if !matches!(arguments.output.form(), Form::Table | Form::Wide) {
         return match subject {
             Subject::Nodes => session.show(arguments.output, &first.nodes),
             Subject::Workloads => session.show(arguments.output, &first.workloads),

@@ -1,6 +1,7 @@
 //! What is known, as the API shows it.
 
 use super::{Parked, Platform, Record, facts::TaskReport, record::Stop};
+use crate::tasks::NOTEBOOK_TOKEN;
 use berth_api::{
     CoresAmount, DeviceUse, DeviceView, Ended, Eviction, GpuAmount, KindName, MemoryAmount, NodeState,
     ProgressView, RunningOn, Status, TaskView, WorkloadRequest,
@@ -24,6 +25,8 @@ impl Platform {
             None => self.engine.workload(id)?,
         };
         let mut request = record.request.clone();
+        // Whoever may open the notebook gets in without it, and nobody else should.
+        request.environment.remove(NOTEBOOK_TOKEN);
         if !whole {
             hide_environment(&mut request);
         }
