@@ -20,6 +20,7 @@ export default defineConfig({
   reporter: [['list']],
   use: {
     browserName: 'chromium',
+    actionTimeout: 30_000,
     viewport: { width: 1280, height: 800 },
     launchOptions: { executablePath: process.env.BERTH_CHROMIUM ?? '/usr/bin/chromium', args },
   },

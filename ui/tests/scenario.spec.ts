@@ -25,7 +25,7 @@ async function submit(
   await form.getByLabel('GPUs of each worker').fill(String(gpus));
   if (more.kind) await form.getByLabel('Type').selectOption(more.kind);
   if (more.command) {
-    await form.getByLabel('Image').fill('bash');
+    await form.getByLabel('Image', { exact: true }).fill('bash');
     await form.getByLabel('Command', { exact: true }).fill(more.command);
   }
   await expect(form.locator('code')).toContainText(`berth submit ${name} -p ${team}`);

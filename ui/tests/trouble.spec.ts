@@ -50,10 +50,10 @@ test('what the server refuses is said beside the field', async ({ signedIn: page
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
   await expect(form.getByText('Small letters, digits and dashes')).toBeVisible();
   await form.getByLabel('Name').fill('fine');
-  await form.getByLabel('Image').fill('no/such-image');
+  await form.getByLabel('Image', { exact: true }).fill('no/such-image');
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
-  await expect(form.getByLabel('Image')).toHaveAttribute('aria-invalid', 'true');
-  await form.getByLabel('Image').fill('berth/quickstart');
+  await expect(form.getByLabel('Image', { exact: true })).toHaveAttribute('aria-invalid', 'true');
+  await form.getByLabel('Image', { exact: true }).fill('berth/quickstart');
   await form.getByLabel('GPUs of each worker').fill('8');
   await form.getByRole('button', { name: 'What would happen?' }).click();
   await expect(form.getByRole('status')).toContainText('It would start at once on');

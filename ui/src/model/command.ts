@@ -1,5 +1,4 @@
-// The command that does what a form does.
-import type { WorkloadRequest } from '../api/types.ts';
+// Words and amounts as a command line has them.
 
 /** A word as a shell reads it. */
 export function quoted(word: string): string {
@@ -55,45 +54,4 @@ export function seconds(text: string): number | null {
   if (!found) return null;
   const size = { '': 1, s: 1, m: 60, h: 3600, d: 86_400 }[found[2] as '' | 's' | 'm' | 'h' | 'd'];
   return Math.round(Number(found[1]) * size);
-}
-
-export function submitCommand(request: WorkloadRequest): string {
-  const words = ['berth', 'submit'];
-  const flag = (name: string, value: unknown) => {
-    if (value === undefined || value === null || value === '') return;
-    words.push(name, quoted(String(value)));
-  };
-  if (request.name) words.push(quoted(request.name));
-  flag('-p', request.project);
-  flag('-i', request.image);
-  flag('-g', request.gpus);
-  flag('--gpu-memory', request.gpu_memory);
-  flag('--gpu-devices', request.gpu_devices);
-  if (request.kind === 'interactive') words.push('--interactive');
-  if (request.kind === 'inference') words.push('--inference');
-  if (request.preemptible === true && request.kind !== 'train' && request.kind !== 'distributed') {
-    words.push('--preemptible');
-  }
-  flag('--workers', request.workers);
-  flag('--min-workers', request.min_workers);
-  flag('--cpu', request.cpu);
-  flag('--memory', request.memory);
-  flag('--priority', request.priority);
-  if (request.max_run_secs) flag('--max-run-time', time(request.max_run_secs));
-  flag('--node-pool', request.node_pool);
-  for (const [label, value] of Object.entries(request.node_selector ?? {}))
-    flag('--node-selector', `${label}=${value}`);
-  for (const [name, value] of Object.entries(request.environment ?? {})) flag('-e', `${name}=${value}`);
-  for (const port of request.ports ?? []) flag('--port', port);
-  for (const mount of request.mounts ?? []) {
-    flag('-v', `${mount.source}:${mount.target}${mount.read_only ? ':ro' : ''}`);
-  }
-  for (const volume of request.volumes ?? []) {
-    flag('--pvc', `${volume.name}:${volume.target}${volume.read_only ? ':ro' : ''}`);
-  }
-  flag('--working-dir', request.working_dir);
-  if (request.large_shm) words.push('--large-shm');
-  const command = [...(request.command ?? []), ...(request.args ?? [])];
-  if (command.length > 0) words.push('--', ...command.map(quoted));
-  return words.join(' ');
 }

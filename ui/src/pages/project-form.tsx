@@ -1,272 +1,228 @@
 // What is set of a project or a department.
-import { type ReactNode, useState } from 'react';
+import { useState } from 'react';
 import { call } from '../api/client.ts';
-import type { Department, Project, Warned } from '../api/types.ts';
-import { quoted, seconds, time } from '../model/command.ts';
+import type { Department, DepartmentSettings, Project, ProjectSettings, Warned } from '../api/types.ts';
+import { quoted } from '../model/command.ts';
+import type { AnyParts, Parts } from '../model/form.ts';
+import * as form from '../model/form.ts';
 import { refresh } from '../model/live.ts';
 import { useMay } from '../model/may.ts';
 import { useKnown } from '../model/store.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { FormDialog } from '../parts/dialog.tsx';
 import { sentence, type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
-import { SelectField, TextField } from '../parts/field.tsx';
-import { Button, Copyable } from '../parts/small.tsx';
+import { MoreFields, PartField, SelectField, TextField } from '../parts/field.tsx';
 import { say } from '../parts/toast.tsx';
 
-type Draft = Record<string, string>;
-
-interface FieldKind {
-  /** What the API calls it. */
-  id: string;
-  label: string;
-  flag: string;
-  hint?: string;
-  placeholder?: string;
-  kind: 'amount' | 'whole' | 'time' | 'labels';
-}
-
-const AMOUNTS: FieldKind[] = [
-  { id: 'quota', label: 'Quota', flag: '--quota', kind: 'amount', hint: 'GPUs it can always have back' },
-  {
-    id: 'limit',
+const AMOUNTS = {
+  quota: { label: 'Quota', flag: '--quota', shape: form.amount, hint: 'GPUs it can always have back' },
+  limit: {
     label: 'Limit',
     flag: '--limit',
-    kind: 'amount',
+    shape: form.amount,
     hint: 'GPUs it never passes',
     placeholder: 'none',
   },
-  {
-    id: 'weight',
+  weight: {
     label: 'Weight',
     flag: '--weight',
-    kind: 'amount',
+    shape: form.amount,
     hint: 'Its part of what is idle; 0 does not borrow',
     placeholder: 'its quota',
   },
-  {
-    id: 'rank',
+  rank: {
     label: 'Rank',
     flag: '--rank',
-    kind: 'whole',
+    shape: form.whole(Number.NEGATIVE_INFINITY),
     hint: 'Higher ranks are lent to first',
     placeholder: '0',
   },
-];
+};
 
-const OF_PROJECTS: FieldKind[] = [
-  {
-    id: 'interactive_limit_secs',
+/** A limit of time; none is written as zero. */
+const limit = { ...form.span, write: (secs: number) => (secs === 0 ? '' : form.span.write(secs)) };
+
+/** What can be set of a department; the pool that amounts are for is said by the command line alone. */
+const OF_DEPARTMENTS = AMOUNTS satisfies Parts<DepartmentSettings, 'name' | 'parent' | 'node_pool' | 'unset'>;
+
+const OF_PROJECTS = {
+  ...AMOUNTS,
+  interactive_limit_secs: {
     label: 'Interactive work ends after',
     flag: '--interactive-limit',
-    kind: 'time',
+    shape: limit,
     placeholder: 'never',
   },
-  {
-    id: 'time_limit_secs',
-    label: 'Any work ends after',
-    flag: '--time-limit',
-    kind: 'time',
-    placeholder: 'never',
-  },
-  {
-    id: 'idle_limit_secs',
+  time_limit_secs: { label: 'Any work ends after', flag: '--time-limit', shape: limit, placeholder: 'never' },
+  idle_limit_secs: {
     label: 'Idle work is suspended after',
     flag: '--idle-limit',
-    kind: 'time',
+    shape: limit,
     placeholder: 'never',
   },
-  {
-    id: 'min_run_secs',
+  min_run_secs: {
     label: 'Nothing is evicted before',
     flag: '--min-run',
-    kind: 'time',
+    shape: limit,
     placeholder: 'at any time',
   },
-  {
-    id: 'train_nodes',
+  train_nodes: {
     label: 'Nodes for training',
     flag: '--train-nodes',
-    kind: 'labels',
+    shape: form.labels,
     placeholder: 'any, or LABEL=VALUE',
   },
-  {
-    id: 'interactive_nodes',
+  interactive_nodes: {
     label: 'Nodes for interactive work',
     flag: '--interactive-nodes',
-    kind: 'labels',
+    shape: form.labels,
     placeholder: 'any, or LABEL=VALUE',
   },
+  model_quotas: {
+    label: 'Quota of GPU models',
+    flag: '--model-quota',
+    shape: form.amounts('MODEL=GPUS'),
+    hint: 'Part of the quota',
+    placeholder: 'MODEL=GPUS',
+  },
+  cpu_quota: { label: 'Quota of CPU cores', flag: '--cpu-quota', shape: form.amount, placeholder: 'none' },
+  memory_quota: {
+    label: 'Quota of memory',
+    flag: '--memory-quota',
+    shape: form.bytes,
+    placeholder: 'none, or 512Gi',
+  },
+  allow_host_network: {
+    label: 'Its work may use the network of the node',
+    flag: '--allow-host-network',
+    shape: form.check,
+  },
+  allow_privileged: {
+    label: 'Its work may be privileged',
+    flag: '--allow-privileged',
+    shape: form.check,
+  },
+} satisfies Parts<ProjectSettings, 'name' | 'department' | 'node_pool' | 'unset'>;
+
+interface Group {
+  title: string;
+  ids: string[];
+}
+
+const MORE: Group[] = [
+  {
+    title: 'Time limits and nodes',
+    ids: [
+      'interactive_limit_secs',
+      'time_limit_secs',
+      'idle_limit_secs',
+      'min_run_secs',
+      'train_nodes',
+      'interactive_nodes',
+    ],
+  },
+  { title: 'Other guarantees', ids: ['model_quotas', 'cpu_quota', 'memory_quota'] },
+  { title: 'On Kubernetes', ids: ['allow_host_network', 'allow_privileged'] },
 ];
 
-function begin(fields: FieldKind[], settings: Record<string, unknown>): Draft {
-  const draft: Draft = {};
-  for (const field of fields) {
-    const value = settings[field.id];
-    if (value === undefined || value === null) draft[field.id] = '';
-    else if (field.kind === 'time') draft[field.id] = value === 0 ? '' : time(value as number);
-    else if (field.kind === 'labels') {
-      draft[field.id] = Object.entries(value as Record<string, string[]>)
-        .flatMap(([label, values]) => values.map(one => `${label}=${one}`))
-        .join(' ');
-    } else draft[field.id] = String(value);
-  }
-  return draft;
-}
-
-/** What changed, as settings; what is wrong, by field; and the words of the command. */
-function lower(fields: FieldKind[], draft: Draft, before: Draft) {
-  const settings: Record<string, unknown> = {};
-  const unset: string[] = [];
-  const problems: Record<string, string> = {};
-  const words: string[] = [];
-  for (const field of fields) {
-    const text = (draft[field.id] ?? '').trim();
-    if (text === (before[field.id] ?? '').trim()) continue;
-    if (text === '') {
-      unset.push(field.id);
-      words.push('--unset', field.id);
-      continue;
-    }
-    let value: unknown;
-    if (field.kind === 'time') {
-      value = seconds(text);
-      if (value === null) problems[field.id] = 'A time such as 30m, 8h or 7d';
-    } else if (field.kind === 'labels') {
-      const labels: Record<string, string[]> = {};
-      for (const word of text.split(/[\s,]+/)) {
-        const [label, one] = word.split('=');
-        if (!label || !one) problems[field.id] = 'Write LABEL=VALUE';
-        else labels[label] = [...(labels[label] ?? []), one];
-      }
-      value = labels;
-    } else {
-      value = Number(text);
-      if (!Number.isFinite(value) || (field.kind === 'amount' && (value as number) < 0))
-        problems[field.id] = 'A number, such as 4';
-    }
-    settings[field.id] = value;
-    words.push(field.flag, quoted(text));
-  }
-  if (unset.length > 0) settings.unset = unset;
-  return { settings, problems, words };
-}
-
-function Shape(props: {
+function Settings(props: {
   noun: 'project' | 'department';
   name: string | null;
-  fields: FieldKind[];
-  settings: Record<string, unknown>;
+  parts: AnyParts;
+  more: Group[];
+  settings: object;
   /** The field that names what it is part of. */
   above: { id: 'department' | 'parent'; label: string; options: string[]; none: boolean };
-  more?: (field: (kind: FieldKind) => ReactNode) => ReactNode;
   onClose: () => void;
 }) {
-  const { noun, name, fields, above } = props;
-  const [before] = useState(() => begin(fields, props.settings));
+  const { noun, name, parts, above } = props;
+  const set = props.settings as Record<string, unknown>;
+  const [before] = useState(() => form.begin(parts, set));
   const [draft, setDraft] = useState(before);
-  const belongs = String(props.settings[above.id] ?? '');
+  const belongs = String(set[above.id] ?? '');
   // Whoever sets things below a department only begins there.
   const [part, setPart] = useState(name === null && !above.none ? (above.options[0] ?? '') : belongs);
   const [newName, setNewName] = useState('');
   const [problem, setProblem] = useState<Trouble | null>(null);
-  const [busy, setBusy] = useState(false);
-  const { settings, problems, words } = lower(fields, draft, before);
-  if (part !== belongs) {
-    settings[above.id] = part;
-    words.push(`--${above.id}`, part === '' ? "''" : quoted(part));
-  }
-  const line = [
-    'berth',
-    noun,
-    name === null ? 'create' : 'update',
-    quoted(name ?? (newName || 'NAME')),
-    ...words,
-  ].join(' ');
-  const wrong = (id: string) => problems[id] ?? (problem?.field === id ? sentence(problem.detail) : null);
+  const lowered = form.lower(parts, draft, before);
+  const words = Object.values(lowered.words).flat();
+  if (part !== belongs) words.push(`--${above.id}`, quoted(part));
+  const verb = name === null ? 'create' : 'update';
+  const line = ['berth', noun, verb, quoted(name ?? (newName.trim() || 'NAME')), ...words].join(' ');
+  const wrong = (id: string): string | null =>
+    lowered.problems[id] ?? (problem?.field === id ? sentence(problem.detail) : null);
   const send = async () => {
     setProblem(null);
-    if (Object.keys(problems).length > 0) return;
-    setBusy(true);
+    if (Object.keys(lowered.problems).length > 0) return;
+    const body = { ...lowered.set, ...(part === belongs ? {} : { [above.id]: part }) };
     try {
-      const path = `/${noun}s${name === null ? '' : `/${encodeURIComponent(name)}`}`;
-      const { unset, ...plain } = settings;
-      const body = name === null ? { ...plain, name: newName.trim() } : settings;
-      const answer = await call<Warned<Project | Department>>(name === null ? 'POST' : 'PATCH', path, body);
+      const answer =
+        name === null
+          ? await call<Warned<Project | Department>>('POST', `/${noun}s`, { ...body, name: newName.trim() })
+          : await call<Warned<Project | Department>>('PATCH', `/${noun}s/${encodeURIComponent(name)}`, {
+              ...body,
+              unset: lowered.unset,
+            });
       say([`${answer.body.item.name} is set`, ...(answer.body.warnings ?? [])].join('; '));
       await refresh('owners');
       props.onClose();
     } catch (error) {
       setProblem(trouble(error));
-      setBusy(false);
     }
   };
-  const show = (field: FieldKind) => (
-    <TextField
-      key={field.id}
-      label={field.label}
-      hint={field.hint}
-      placeholder={field.placeholder}
-      value={draft[field.id] ?? ''}
-      onChange={value => setDraft({ ...draft, [field.id]: value })}
-      problem={wrong(field.id)}
-      mode={field.kind === 'amount' || field.kind === 'whole' ? 'decimal' : undefined}
+  const show = (id: string) => (
+    <PartField
+      key={id}
+      part={parts[id]!}
+      value={draft[id] ?? ''}
+      onChange={value => setDraft({ ...draft, [id]: value })}
+      problem={wrong(id)}
     />
   );
-  const isShown =
-    problem?.field != null &&
-    (problem.field === 'name' || problem.field in draft || problem.field === above.id);
+  const isShown = problem?.field != null && ['name', above.id, ...Object.keys(parts)].includes(problem.field);
   return (
-    <Dialog title={name === null ? `New ${noun}` : `Change ${name}`} wide onClose={props.onClose}>
-      <form
-        noValidate
-        onSubmit={event => {
-          event.preventDefault();
-          void send();
-        }}
-      >
-        <div className="dialog-body">
-          <div className="form">
-            {name === null && (
-              <TextField
-                label="Name"
-                value={newName}
-                onChange={setNewName}
-                problem={wrong('name')}
-                placeholder="vision"
-                autoFocus
-              />
-            )}
-            <SelectField
-              label={above.label}
-              value={part}
-              onChange={setPart}
-              problem={wrong(above.id)}
-              options={[
-                ...(above.none || belongs === '' ? [{ value: '', text: 'none' }] : []),
-                ...above.options.map(option => ({ value: option, text: option })),
-              ]}
-            />
-            {fields.slice(0, AMOUNTS.length).map(show)}
-            {fields.length > AMOUNTS.length && (
-              <details open={fields.slice(AMOUNTS.length).some(field => before[field.id] !== '')}>
-                <summary>Time limits and nodes</summary>
-                <div>{fields.slice(AMOUNTS.length).map(show)}</div>
-              </details>
-            )}
-          </div>
-        </div>
-        <div className="dialog-tail">
+    <FormDialog
+      title={name === null ? `New ${noun}` : `Change ${name}`}
+      verb={name === null ? 'Create' : 'Save'}
+      command={line}
+      wide
+      notes={
+        <>
           {problem && !isShown && <TroubleNote of={problem} />}
           {problem?.hint && isShown && <p className="note">{sentence(problem.hint)}</p>}
-          <Copyable text={line} label="Copy the command" />
-        </div>
-        <footer>
-          <Button onClick={props.onClose}>Cancel</Button>
-          <Button type="submit" kind="primary" disabled={busy}>
-            {name === null ? 'Create' : 'Save'}
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+        </>
+      }
+      onSend={send}
+      onClose={props.onClose}
+    >
+      <div className="form">
+        {name === null && (
+          <TextField
+            label="Name"
+            value={newName}
+            onChange={setNewName}
+            problem={wrong('name')}
+            placeholder="vision"
+            autoFocus
+          />
+        )}
+        <SelectField
+          label={above.label}
+          value={part}
+          onChange={setPart}
+          problem={wrong(above.id)}
+          options={[
+            ...(above.none || belongs === '' ? [{ value: '', text: 'none' }] : []),
+            ...above.options.map(option => ({ value: option, text: option })),
+          ]}
+        />
+        {Object.keys(AMOUNTS).map(show)}
+        {props.more.map(({ title, ids }) => (
+          <MoreFields key={title} title={title} ids={ids} before={before} wrong={wrong}>
+            {ids.map(show)}
+          </MoreFields>
+        ))}
+      </div>
+    </FormDialog>
   );
 }
 
@@ -281,11 +237,12 @@ export function ProjectForm({ of, onClose }: { of: Project | null; onClose: () =
   const may = useMay();
   const departments = useSettable();
   return (
-    <Shape
+    <Settings
       noun="project"
       name={of?.name ?? null}
-      fields={[...AMOUNTS, ...OF_PROJECTS]}
-      settings={(of?.settings ?? {}) as Record<string, unknown>}
+      parts={OF_PROJECTS}
+      more={MORE}
+      settings={of?.settings ?? {}}
       above={{
         id: 'department',
         label: 'Department',
@@ -301,11 +258,12 @@ export function DepartmentForm({ of, onClose }: { of: Department | null; onClose
   const may = useMay();
   const others = useSettable().filter(name => name !== of?.name);
   return (
-    <Shape
+    <Settings
       noun="department"
       name={of?.name ?? null}
-      fields={AMOUNTS}
-      settings={(of?.settings ?? {}) as Record<string, unknown>}
+      parts={OF_DEPARTMENTS}
+      more={[]}
+      settings={of?.settings ?? {}}
       above={{ id: 'parent', label: 'Part of', options: others, none: may.do('settings') }}
       onClose={onClose}
     />

@@ -411,16 +411,24 @@ function DepartmentTable({ onOpen }: { onOpen: (open: Open) => void }) {
         silent: true,
         width: 104,
         align: 'right',
-        phone: false,
         show: of =>
           may.setDepartment(of) && (
-            <Button
-              small
-              kind="plain"
-              icon="trash"
-              label={`Delete ${of.name}`}
-              onClick={() => onOpen({ what: 'delete-department', of })}
-            />
+            <>
+              <Button
+                small
+                kind="plain"
+                icon="edit"
+                label={`Change ${of.name}`}
+                onClick={() => onOpen({ what: 'department', of })}
+              />
+              <Button
+                small
+                kind="plain"
+                icon="trash"
+                label={`Delete ${of.name}`}
+                onClick={() => onOpen({ what: 'delete-department', of })}
+              />
+            </>
           ),
         value: () => null,
       },

@@ -1,8 +1,9 @@
 import type { ReactNode } from 'react';
 import { serverNow } from '../api/client.ts';
 import type { Why, Workload } from '../api/types.ts';
-import { quoted, submitCommand, time } from '../model/command.ts';
+import { quoted, time } from '../model/command.ts';
 import { asksFor, bytes, exact, gpus, gpuTime, runTime, span, waitTime } from '../model/format.ts';
+import { submitCommand } from '../model/request.ts';
 import { isFinal, isWaiting } from '../model/status.ts';
 import { now } from '../model/store.ts';
 import { useWhy } from '../model/why.ts';

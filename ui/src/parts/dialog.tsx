@@ -35,33 +35,56 @@ export function FormDialog(props: {
   verb: string;
   /** The command that does the same. */
   command: string;
-  ready: boolean;
+  ready?: boolean;
+  wide?: boolean;
+  /** What is to be read before it is sent. */
+  notes?: ReactNode;
+  /** Another thing to do with what stands in the fields. */
+  other?: { verb: string; onDo: () => Promise<void> };
   onSend: () => Promise<void>;
   onClose: () => void;
   children: ReactNode;
 }) {
+  const form = useRef<HTMLFormElement>(null);
   const [busy, setBusy] = useState(false);
-  const send = async () => {
+  const [tries, setTries] = useState(0);
+  const during = async (work: () => Promise<void>) => {
+    if (busy) return;
     setBusy(true);
-    await props.onSend();
+    await work();
     setBusy(false);
+    setTries(tries => tries + 1);
   };
+  // Whoever sent something wrong goes on where it is.
+  useEffect(() => {
+    if (tries > 0) form.current?.querySelector<HTMLElement>('[aria-invalid]')?.focus();
+  }, [tries]);
   return (
-    <Dialog title={props.title} onClose={props.onClose}>
+    <Dialog title={props.title} wide={props.wide} onClose={props.onClose}>
       <form
         noValidate
+        ref={form}
         onSubmit={event => {
           event.preventDefault();
-          if (!busy) void send();
+          void during(props.onSend);
         }}
       >
         <div className="dialog-body">{props.children}</div>
         <div className="dialog-tail">
+          {props.notes}
           <Copyable text={props.command} label="Copy the command" />
         </div>
         <footer>
+          {props.other && (
+            <>
+              <Button onClick={() => void during(props.other!.onDo)} disabled={busy}>
+                {props.other.verb}
+              </Button>
+              <span className="room" />
+            </>
+          )}
           <Button onClick={props.onClose}>Cancel</Button>
-          <Button type="submit" kind="primary" disabled={!props.ready || busy}>
+          <Button type="submit" kind="primary" disabled={props.ready === false || busy}>
             {props.verb}
           </Button>
         </footer>

@@ -1,5 +1,6 @@
 // A field of a form: its name, what it is for, and what is wrong with it, beside it.
 import { type ReactNode, useId } from 'react';
+import type { Draft, Part } from '../model/form.ts';
 
 export interface FieldProps {
   label: string;
@@ -107,15 +108,76 @@ export function SelectField(
   );
 }
 
-export function CheckField(props: { label: string; checked: boolean; onChange: (checked: boolean) => void }) {
+export function CheckField(props: FieldProps & { checked: boolean; onChange: (checked: boolean) => void }) {
+  const id = useId();
   return (
-    <label className="check">
-      <input
-        type="checkbox"
-        checked={props.checked}
-        onChange={event => props.onChange(event.target.checked)}
-      />
-      {props.label}
-    </label>
+    <div className="field">
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={props.checked}
+          aria-invalid={props.problem ? true : undefined}
+          aria-describedby={props.problem ? `${id}-note` : undefined}
+          onChange={event => props.onChange(event.target.checked)}
+        />
+        {props.label}
+      </label>
+      {props.problem && (
+        <p className="field-problem" id={`${id}-note`} role="alert">
+          {props.problem}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** The field of something that can be set. */
+export function PartField<T>(props: {
+  part: Part<T>;
+  value: string;
+  onChange: (value: string) => void;
+  problem?: string | null;
+  /** What can be chosen, or is often typed, when only this page knows. */
+  options?: { value: string; text: string }[];
+  autoFocus?: boolean;
+}) {
+  const { part, value, onChange, problem } = props;
+  const { label, hint, placeholder, mono, wide, shape } = part;
+  const options = props.options ?? part.options;
+  const shared = { label, hint, wide, problem };
+  if (shape.control === 'check')
+    return (
+      <CheckField {...shared} checked={value !== ''} onChange={checked => onChange(checked ? 'yes' : '')} />
+    );
+  if (shape.control === 'choice')
+    return <SelectField {...shared} value={value} onChange={onChange} options={options ?? []} />;
+  return (
+    <TextField
+      {...shared}
+      {...{ value, onChange, placeholder, mono }}
+      autoFocus={props.autoFocus}
+      rows={shape.control === 'lines' ? 2 : undefined}
+      mode={shape.control === 'number' ? 'decimal' : undefined}
+      list={options?.map(option => option.value)}
+    />
+  );
+}
+
+/** Fields that few need: shown when something stands in them, or is wrong with them. */
+export function MoreFields(props: {
+  title: string;
+  ids: string[];
+  before: Draft;
+  wrong: (id: string) => string | null;
+  open?: boolean;
+  children: ReactNode;
+}) {
+  const { ids, before, wrong } = props;
+  const given = ids.some(id => before[id] !== '' || wrong(id) !== null);
+  return (
+    <details open={props.open || given}>
+      <summary>{props.title}</summary>
+      <div>{props.children}</div>
+    </details>
   );
 }

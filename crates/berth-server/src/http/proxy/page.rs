@@ -38,9 +38,10 @@ pub(super) fn of_port(headers: &HeaderMap, wrong: Problem) -> Response {
 pub(crate) fn page(body: &str) -> Response {
     let page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Berth</title>\
-         <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>:root{{color-scheme:light dark}}\
+         body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}\
          code{{background:#8882;padding:.1em .3em}}</style></head>\
-         <body><h1>Berth</h1>{body}</body></html>\n"
+         <body><h1>Berth</h1>{body}<p><a href=\"/\">Open the dashboard</a></p></body></html>\n"
     );
     let headers = [
         (header::CACHE_CONTROL, "no-store"),

@@ -1,0 +1,257 @@
+// What forms are made of: how one thing is typed into a field, sent to the server, and said by a command.
+import { quoted, seconds, split, time } from './command.ts';
+
+/** Says what should have been typed. */
+export class Wrong extends Error {}
+
+export type Control = 'line' | 'number' | 'lines' | 'check' | 'choice';
+
+/** A way to write something down. Empty text is nothing, and is never read. */
+export interface Shape<T> {
+  control: Control;
+  read(text: string): T;
+  write(value: T): string;
+  /** How a command says it. */
+  words(flag: string, value: T): string[];
+  /** What nothing means for something that was set before; it is unset when absent. */
+  off?: { value: T; words(flag: string): string[] };
+}
+
+/** One thing that can be set. */
+export interface Part<T> {
+  label: string;
+  flag: string;
+  shape: Shape<T>;
+  hint?: string;
+  placeholder?: string;
+  /** What can be chosen, or is often typed. */
+  options?: { value: string; text: string }[];
+  mono?: boolean;
+  wide?: boolean;
+}
+
+/** Everything that can be set of something; what is left out has to be said. */
+export type Parts<R, Not extends keyof R = never> = {
+  [Id in Exclude<keyof R, Not>]-?: Part<NonNullable<R[Id]>>;
+};
+
+export type AnyParts = Record<string, Part<unknown>>;
+
+/** What stands in the fields, by the names that the API has for them. */
+export type Draft = Record<string, string>;
+
+function one<T>(control: Control, read: (text: string) => T, write: (value: T) => string): Shape<T> {
+  return { control, read, write, words: (flag, value) => [flag, quoted(write(value))] };
+}
+
+function several<T>(
+  control: Control,
+  read: (texts: string[]) => T,
+  texts: (value: T) => string[],
+  between: string,
+): Shape<T> {
+  return {
+    control,
+    read: text => read(text.split(control === 'lines' ? /\n/ : /[\s,]+/).flatMap(line => line.trim() || [])),
+    write: value => texts(value).join(between),
+    words: (flag, value) => texts(value).flatMap(text => [flag, quoted(text)]),
+  };
+}
+
+function number(text: string, least: number, what: string): number {
+  const value = Number(text);
+  if (!Number.isFinite(value) || value < least) throw new Wrong(what);
+  return value;
+}
+
+export const text = one<string>('line', String, String);
+export const amount = one('number', text => number(text, 0, 'A number, such as 2'), String);
+export const whole = (least: number) =>
+  one(
+    'number',
+    text => {
+      const value = number(text, least, 'A whole number, such as 2');
+      if (!Number.isInteger(value)) throw new Wrong('A whole number, such as 2');
+      return value;
+    },
+    String,
+  );
+export const span = one(
+  'line',
+  text => {
+    const secs = seconds(text);
+    if (secs === null) throw new Wrong('A time such as 30m, 12h or 7d');
+    return secs;
+  },
+  time,
+);
+
+const UNITS = ['Ki', 'Mi', 'Gi', 'Ti'];
+
+/** Bytes, as people write them. */
+export const bytes = one(
+  'line',
+  text => {
+    const found = /^(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?))?B?$/i.exec(text);
+    if (!found) throw new Wrong('An amount such as 16Gi');
+    const step = found[3] ? 1024 : 1000;
+    return Number(found[1]) * (found[2] ? step ** ('KMGT'.indexOf(found[2].toUpperCase()) + 1) : 1);
+  },
+  value => {
+    const at = UNITS.findLastIndex((_, index) => value > 0 && value % 1024 ** (index + 1) === 0);
+    return at < 0 ? String(value) : `${value / 1024 ** (at + 1)}${UNITS[at]}`;
+  },
+);
+export const choice = <T extends string>() => one<T>('choice', text => text as T, String);
+export const check: Shape<boolean> = {
+  control: 'check',
+  read: () => true,
+  write: value => (value ? 'yes' : ''),
+  words: (flag, value) => (value ? [flag] : []),
+  off: { value: false, words: flag => [`${flag}=false`] },
+};
+/** What a shell would split. */
+export const shell: Shape<string[]> = {
+  control: 'line',
+  read: split,
+  write: value => value.map(quoted).join(' '),
+  words: (flag, value) => value.map(word => `${flag}=${quoted(word)}`),
+};
+export const names = several<string[]>(
+  'line',
+  texts => texts,
+  value => value,
+  ' ',
+);
+export const ports = several<number[]>(
+  'line',
+  texts =>
+    texts.map(text => {
+      const port = Number(text);
+      if (!Number.isInteger(port) || port < 1 || port > 65_535)
+        throw new Wrong('Ports are numbers up to 65535');
+      return port;
+    }),
+  value => value.map(String),
+  ' ',
+);
+
+function pair(text: string, what: string, mayBeEmpty = false): [string, string] {
+  const at = text.indexOf('=');
+  if (at < 1 || (at === text.length - 1 && !mayBeEmpty)) throw new Wrong(`Write ${what}; “${text}” is none`);
+  return [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** One value for a name. */
+export const pairs = (what: string) =>
+  several<Record<string, string>>(
+    'lines',
+    texts => Object.fromEntries(texts.map(text => pair(text, `${what}, one in a line`, true))),
+    value => Object.entries(value).map(([name, value]) => `${name}=${value}`),
+    '\n',
+  );
+/** An amount for a name. */
+export const amounts = (what: string) =>
+  several<Record<string, number>>(
+    'line',
+    texts =>
+      Object.fromEntries(
+        texts.map(text => {
+          const [name, value] = pair(text, what);
+          return [name, amount.read(value)];
+        }),
+      ),
+    value => Object.entries(value).map(([name, value]) => `${name}=${value}`),
+    ' ',
+  );
+/** Values that will do, for each label. */
+export const labels = several<Record<string, string[]>>(
+  'line',
+  texts => {
+    const map: Record<string, string[]> = {};
+    for (const text of texts) {
+      const [label, value] = pair(text, 'LABEL=VALUE');
+      map[label] = [...(map[label] ?? []), value];
+    }
+    return map;
+  },
+  value => Object.entries(value).flatMap(([label, values]) => values.map(one => `${label}=${one}`)),
+  ' ',
+);
+
+interface Mounted {
+  target: string;
+  read_only?: boolean;
+}
+
+function mounted<T extends Mounted>(make: (what: string, at: Mounted) => T, what: (value: T) => string) {
+  return several<T[]>(
+    'lines',
+    texts =>
+      texts.map(text => {
+        const [source, target, how, ...more] = text.split(':');
+        const known = how === undefined || how === 'ro' || how === 'rw';
+        if (!source || !target || !known || more.length > 0)
+          throw new Wrong(`Write WHAT:PATH or WHAT:PATH:ro, one in a line; “${text}” is neither`);
+        return make(source, { target, read_only: how === 'ro' });
+      }),
+    value => value.map(one => `${what(one)}:${one.target}${one.read_only ? ':ro' : ''}`),
+    '\n',
+  );
+}
+
+export const folders = mounted(
+  (source, at) => ({ source, ...at }),
+  one => one.source,
+);
+export const volumes = mounted(
+  (name, at) => ({ name, ...at }),
+  one => one.name,
+);
+
+/** What is set already, as it stands in the fields. */
+export function begin(parts: AnyParts, set: object): Draft {
+  const draft: Draft = {};
+  for (const [id, part] of Object.entries(parts)) {
+    const value = (set as Record<string, unknown>)[id];
+    draft[id] = value === undefined || value === null ? '' : part.shape.write(value);
+  }
+  return draft;
+}
+
+export interface Lowered {
+  /** What is set, by the names that the API has for it. */
+  set: Record<string, unknown>;
+  /** What was set before and is not any more. */
+  unset: string[];
+  /** What is wrong, by the same names. */
+  problems: Record<string, string>;
+  /** The words of a command that say the same; what is wrong is in them as it was typed. */
+  words: Record<string, string[]>;
+}
+
+/** What the fields mean; what stands in them as before is left out. */
+export function lower(parts: AnyParts, draft: Draft, before: Draft = {}): Lowered {
+  const lowered: Lowered = { set: {}, unset: [], problems: {}, words: {} };
+  for (const [id, { shape, flag }] of Object.entries(parts)) {
+    const text = (draft[id] ?? '').trim();
+    if (text === (before[id] ?? '').trim()) continue;
+    if (text === '' && shape.off) {
+      lowered.set[id] = shape.off.value;
+      lowered.words[id] = shape.off.words(flag);
+    } else if (text === '') {
+      lowered.unset.push(id);
+      lowered.words[id] = ['--unset', id];
+    } else
+      try {
+        const value = shape.read(text);
+        lowered.set[id] = value;
+        lowered.words[id] = shape.words(flag, value);
+      } catch (error) {
+        if (!(error instanceof Wrong)) throw error;
+        lowered.problems[id] = error.message;
+        lowered.words[id] = [flag, quoted(text)];
+      }
+  }
+  return lowered;
+}

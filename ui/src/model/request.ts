@@ -1,0 +1,357 @@
+// A request to run something: what can be asked for, and how the same is typed.
+import type { Kind, WorkloadRequest } from '../api/types.ts';
+import { quoted } from './command.ts';
+import type { Draft, Parts } from './form.ts';
+import * as form from './form.ts';
+
+/** What a new request begins with. */
+const IMAGE = 'berth/quickstart';
+
+/** The image of a command that is a program of the machine. */
+const HOST = 'host';
+
+const from = (...values: string[]) => values.map(value => ({ value, text: value }));
+
+const KINDS: { value: Kind | 'notebook'; text: string }[] = [
+  { value: 'train', text: 'train: may borrow, may be preempted' },
+  { value: 'interactive', text: 'interactive: within quota, not preempted' },
+  { value: 'notebook', text: 'notebook: JupyterLab, ready to use' },
+  { value: 'distributed', text: 'distributed: a gang of workers' },
+  { value: 'inference', text: 'inference: serves, not preempted' },
+];
+
+/**
+ * Everything that can be asked for, in the order in which a command says it. The kind has a notebook beside those of the API; a name
+ * to begin with, and the line that was typed, are no fields.
+ */
+export const PARTS = {
+  name: {
+    label: 'Name',
+    flag: '',
+    shape: {
+      ...form.text,
+      read: text => {
+        if (!/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(text))
+          throw new form.Wrong('Small letters, digits and dashes, not at the ends');
+        return text;
+      },
+      words: (_, name) => [quoted(name)],
+    },
+    placeholder: 'made up when empty',
+  },
+  project: { label: 'Project', flag: '-p', shape: form.choice() },
+  image: {
+    label: 'Image',
+    flag: '-i',
+    shape: form.text,
+    options: from(IMAGE, 'python', 'bash', 'ubuntu', 'jupyter/base-notebook'),
+    mono: true,
+  },
+  gpus: {
+    label: 'GPUs of each worker',
+    flag: '-g',
+    shape: form.amount,
+    hint: 'A whole number, or a fraction of one such as 0.5',
+  },
+  kind: {
+    label: 'Type',
+    flag: '--kind',
+    shape: {
+      ...form.choice<Kind>(),
+      words: (_, kind) => {
+        const flags: Partial<Record<string, string>> = {
+          interactive: '--interactive',
+          notebook: '--jupyter',
+          inference: '--inference',
+        };
+        return flags[kind] ? [flags[kind]] : [];
+      },
+    },
+    options: KINDS,
+  },
+  preemptible: { label: 'May borrow, and may be preempted', flag: '--preemptible', shape: form.check },
+  workers: { label: 'Workers', flag: '--workers', shape: form.whole(1), placeholder: '1' },
+  min_workers: {
+    label: 'Of them must start together',
+    flag: '--min-workers',
+    shape: form.whole(1),
+    placeholder: 'all',
+  },
+  framework: {
+    label: 'Started by',
+    flag: '--framework',
+    shape: form.choice(),
+    options: [
+      { value: '', text: 'nothing: the command on each worker' },
+      { value: 'torchrun', text: 'torchrun' },
+      { value: 'mpi', text: 'mpirun, from the first worker' },
+    ],
+  },
+  restart: {
+    label: 'When a worker fails',
+    flag: '--restart',
+    shape: form.choice(),
+    options: [
+      { value: '', text: 'by its type' },
+      { value: 'gang', text: 'all start again' },
+      { value: 'worker', text: 'it alone starts again' },
+    ],
+  },
+  completions: {
+    label: 'Run it so many times',
+    flag: '--completions',
+    shape: form.whole(1),
+    hint: 'Each time with another BERTH_INDEX',
+  },
+  parallelism: { label: 'So many of these at once', flag: '--parallelism', shape: form.whole(1) },
+  priority: {
+    label: 'Priority',
+    flag: '--priority',
+    shape: {
+      ...form.text,
+      read: text => (/^-?\d+$/.test(text) ? Number(text) : text),
+      write: String,
+      words: (flag, value) => [flag, quoted(String(value))],
+    },
+    options: from('very-low', 'low', 'medium', 'medium-high', 'high', 'very-high', 'critical'),
+    placeholder: 'by its type',
+  },
+  max_run_secs: { label: 'Ends after', flag: '--max-run-time', shape: form.span, placeholder: '12h' },
+  backoff_limit: {
+    label: 'Tries after a failure',
+    flag: '--backoff-limit',
+    shape: form.whole(0),
+    placeholder: 'by its type',
+  },
+  grace_secs: { label: 'Time to save its state', flag: '--grace', shape: form.span, placeholder: '30s' },
+  gpu_memory: {
+    label: 'GPU memory, instead of GPUs',
+    flag: '--gpu-memory',
+    shape: form.bytes,
+    placeholder: '8Gi',
+  },
+  gpu_devices: {
+    label: 'Devices to take so much of',
+    flag: '--gpu-devices',
+    shape: form.whole(1),
+    placeholder: '1',
+  },
+  gpu_models: { label: 'GPU models', flag: '--gpu-models', shape: form.names, placeholder: 'any' },
+  cpu: { label: 'CPU cores', flag: '--cpu', shape: form.amount },
+  memory: { label: 'Memory', flag: '--memory', shape: form.bytes, placeholder: '16Gi' },
+  large_shm: { label: 'Large shared memory', flag: '--large-shm', shape: form.check },
+  node_pool: { label: 'Node pool', flag: '--node-pool', shape: form.text, placeholder: 'default' },
+  node_selector: {
+    label: 'Labels of nodes',
+    flag: '--node-selector',
+    shape: form.pairs('LABEL=VALUE'),
+    placeholder: 'rack=r1',
+    mono: true,
+  },
+  topology_required: {
+    label: 'Workers must share',
+    flag: '--topology',
+    shape: form.text,
+    placeholder: 'node, or a label',
+  },
+  topology_preferred: {
+    label: 'Workers should share',
+    flag: '--topology-preferred',
+    shape: form.text,
+    placeholder: 'node, or a label',
+  },
+  spread: { label: 'Workers go to as many nodes as possible', flag: '--spread', shape: form.check },
+  environment: {
+    label: 'Environment',
+    flag: '-e',
+    shape: form.pairs('NAME=VALUE'),
+    placeholder: 'NAME=VALUE',
+    mono: true,
+  },
+  working_dir: { label: 'Working folder', flag: '--working-dir', shape: form.text, mono: true },
+  tty: { label: 'A terminal that people can join', flag: '--tty', shape: form.check },
+  stdin: { label: 'Reads what they type', flag: '--stdin', shape: form.check },
+  run_as: {
+    label: 'Runs as',
+    flag: '--run-as',
+    shape: form.text,
+    placeholder: 'USER or USER:GROUP',
+  },
+  host_network: { label: 'Network of the node, on Kubernetes', flag: '--host-network', shape: form.check },
+  privileged: { label: 'Privileged, on Kubernetes', flag: '--privileged', shape: form.check },
+  runtime: {
+    label: 'Run by',
+    flag: '--runtime',
+    shape: form.choice(),
+    options: [
+      { value: '', text: 'the machine, as a process' },
+      { value: 'oci', text: 'an OCI runtime' },
+      { value: 'docker', text: 'Docker or Podman' },
+    ],
+  },
+  local_image: { label: 'Never fetch the image', flag: '--local-image', shape: form.check },
+  progress_pattern: {
+    label: 'Pattern that finds progress',
+    flag: '--progress-pattern',
+    shape: form.text,
+    placeholder: 'common forms are known',
+    mono: true,
+  },
+  mounts: {
+    label: 'Folders of the host',
+    flag: '-v',
+    shape: form.folders,
+    placeholder: '/data:/data:ro',
+    mono: true,
+  },
+  volumes: { label: 'Volumes', flag: '--pvc', shape: form.volumes, placeholder: 'NAME:/path', mono: true },
+  ports: { label: 'Ports', flag: '--port', shape: form.ports, placeholder: '8888' },
+  service_type: {
+    label: 'Reached by',
+    flag: '--service-type',
+    shape: form.choice(),
+    options: [
+      { value: '', text: 'the address of the server' },
+      ...from('portforward', 'loadbalancer', 'nodeport', 'ingress'),
+    ],
+  },
+  args: {
+    label: 'Arguments for what the image runs',
+    flag: '--args',
+    shape: form.shell,
+    mono: true,
+  },
+  command: {
+    label: 'Command',
+    flag: '--',
+    shape: { ...form.shell, words: (_, value) => ['--', ...value.map(quoted)] },
+    placeholder: 'what the image runs, when empty',
+    mono: true,
+    wide: true,
+  },
+} satisfies Parts<WorkloadRequest, 'command_line' | 'name_prefix' | 'notebook'>;
+
+export type PartId = keyof typeof PARTS;
+
+/** What is asked for in most cases. */
+export const FIRST: PartId[] = ['name', 'project', 'kind', 'gpus', 'image', 'max_run_secs', 'command'];
+
+/** The rest, under the headings that the command's own help has. */
+export const MORE: { title: string; ids: PartId[] }[] = [
+  {
+    title: 'Workers and runs',
+    ids: [
+      'workers',
+      'min_workers',
+      'framework',
+      'restart',
+      'completions',
+      'parallelism',
+      'priority',
+      'backoff_limit',
+      'grace_secs',
+      'preemptible',
+    ],
+  },
+  { title: 'Resources', ids: ['gpu_memory', 'gpu_devices', 'gpu_models', 'cpu', 'memory', 'large_shm'] },
+  {
+    title: 'Place',
+    ids: ['node_pool', 'node_selector', 'topology_required', 'topology_preferred', 'spread'],
+  },
+  {
+    title: 'Process',
+    ids: [
+      'environment',
+      'args',
+      'working_dir',
+      'run_as',
+      'runtime',
+      'progress_pattern',
+      'tty',
+      'stdin',
+      'host_network',
+      'privileged',
+      'local_image',
+    ],
+  },
+  { title: 'Data and ports', ids: ['mounts', 'volumes', 'ports', 'service_type'] },
+];
+
+/** What follows from the rest of a request, and so need not be said. */
+function usual(request: Partial<WorkloadRequest>): Partial<WorkloadRequest> {
+  return {
+    image: HOST,
+    framework: 'none',
+    runtime: 'process',
+    node_pool: 'default',
+    backoff_limit: request.kind === 'interactive' ? 0 : 6,
+    grace_secs: 30,
+  };
+}
+
+/** A request as it was said, without what the server made of it. */
+function said(request: Partial<WorkloadRequest>): object {
+  const set: Record<string, unknown> = { ...request };
+  for (const [id, value] of Object.entries(usual(request))) if (set[id] === value) delete set[id];
+  const command = request.command ?? [];
+  let args = request.args ?? [];
+  if (request.notebook) {
+    set.kind = 'notebook';
+    args = args.filter(word => !word.startsWith('--ServerApp.base_url='));
+  }
+  // Whoever asks for the same is somebody else, with an account of their own.
+  delete set.run_as;
+  // After a command, arguments are words like all others.
+  set.command = command.length > 0 ? [...command, ...args] : undefined;
+  set.args = command.length > 0 ? undefined : args;
+  return set;
+}
+
+/** The fields of a form that asks for the same again, or for something new. */
+export function beginRequest(request: Partial<WorkloadRequest> | null, project: string): Draft {
+  const draft = form.begin(PARTS, said(request ?? { kind: 'train', image: IMAGE, gpus: 1 }));
+  return { ...draft, project: draft.project || project };
+}
+
+/** The fields after one of them was changed; a notebook has an image of its own. */
+export function changed(draft: Draft, id: PartId, value: string): Draft {
+  const next = { ...draft, [id]: value };
+  if (id !== 'kind') return next;
+  if (value === 'notebook' && draft.image === IMAGE) next.image = '';
+  if (draft.kind === 'notebook' && draft.image === '') next.image = IMAGE;
+  return next;
+}
+
+/** Whether a part means anything beside the others. */
+export function applies(id: PartId, draft: Draft): boolean {
+  // Training may be preempted in any case.
+  return id !== 'preemptible' || (draft.kind !== 'train' && draft.kind !== 'distributed');
+}
+
+function line(words: Record<string, string[]>): string {
+  const all = Object.keys(PARTS).flatMap(id => words[id] ?? []);
+  return ['berth', 'submit', ...all].join(' ');
+}
+
+/** The request that the fields mean, what is wrong with them as far as that can be told here, and the command. */
+export function lowerRequest(draft: Draft) {
+  const own = Object.fromEntries(Object.entries(draft).filter(([id]) => applies(id as PartId, draft)));
+  const { set, problems, words } = form.lower(PARTS, own);
+  if (set.command !== undefined) {
+    const [program, ...more] = set.command as string[];
+    Object.assign(set, {
+      command: [program],
+      args: [...more, ...((set.args as string[] | undefined) ?? [])],
+    });
+  }
+  if (draft.kind === 'notebook') Object.assign(set, { kind: 'interactive', notebook: true });
+  if ((draft.project ?? '') === '') problems.project = 'Every workload belongs to a project';
+  if (set.gpus !== undefined && set.gpu_memory !== undefined)
+    problems.gpu_memory = 'Give GPUs or GPU memory, not both';
+  return { request: set as unknown as WorkloadRequest, problems, command: line(words) };
+}
+
+/** The command that asks for the same. */
+export function submitCommand(request: WorkloadRequest): string {
+  return line(form.lower(PARTS, form.begin(PARTS, said(request))).words);
+}
