@@ -49,7 +49,7 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
     ] as const) {
       await page.getByRole('button', { name: 'New project' }).click();
       await page.getByRole('dialog').getByLabel('Name').fill(team);
-      await page.getByRole('dialog').getByLabel('Quota').fill(String(quota));
+      await page.getByRole('dialog').getByLabel('Quota', { exact: true }).fill(String(quota));
       await page.getByRole('button', { name: 'Create', exact: true }).click();
       await expect(page.getByRole('dialog')).toBeHidden();
     }
@@ -59,8 +59,8 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
     const submit = async (team: string, name: string, gpus: number) => {
       await page.getByRole('button', { name: 'Submit', exact: true }).click();
       const form = page.getByRole('dialog');
-      await form.getByLabel('Name').fill(name);
-      await form.getByLabel('Project').selectOption(team);
+      await form.getByLabel('Name', { exact: true }).fill(name);
+      await form.getByLabel('Project', { exact: true }).selectOption(team);
       await form.getByLabel('GPUs of each worker').fill(String(gpus));
       await form.getByRole('button', { name: 'Submit', exact: true }).click();
       const drawer = page.getByRole('complementary', { name: `Workload ${name}` });

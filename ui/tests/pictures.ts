@@ -1,11 +1,11 @@
 // Not a test: every page, both themes, wide and on a phone, as pictures to look at. `npm run pictures` puts them into
-// test-results/pictures; with BERTH_UPDATE=1 the two that the documentation shows are taken from there.
+// target/pictures; with BERTH_UPDATE=1 the two that the documentation shows are taken from there.
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from '@playwright/test';
 import { type Berth, expect, test } from './berth.ts';
 
-const FOLDER = join(import.meta.dirname, '../test-results/pictures');
+const FOLDER = join(import.meta.dirname, '../../target/pictures');
 const IMAGES = join(import.meta.dirname, '../../docs/images');
 const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
 const THEMES = ['light', 'dark'] as const;
@@ -33,21 +33,21 @@ async function play(berth: Berth, after: (phase: number) => Promise<void>) {
   const script = 'echo "the notebook listens"; python3 -m http.server -d . "$BERTH_PORT_8888"';
   const words = ['--interactive', '--port', '8888', '--', 'bash', '-c', script];
   await berth.run('submit', 'a-1-1-jupyter', '-p', 'team-a', '-g', '1', '-i', 'bash', ...words);
-  for (const [team, name, gpus] of [
+  for (const [team, name, gpus, ...words] of [
     ['team-a', 'a-1-g', '1'],
     ['team-a', 'a-2-gg', '2'],
-    ['team-b', 'b-1-g06', '0.6'],
-    ['team-b', 'b-2-g04', '0.4'],
+    ['team-b', 'b-1-g06', '0.6', '--interactive'],
+    ['team-b', 'b-2-g04', '0.4', '--interactive'],
     ['team-b', 'b-3-g', '1'],
     ['team-b', 'b-4-gg', '2'],
-    ['team-c', 'c-1-g05', '0.5'],
-    ['team-c', 'c-2-g03', '0.3'],
-    ['team-c', 'c-3-g02', '0.2'],
+    ['team-c', 'c-1-g05', '0.5', '--interactive'],
+    ['team-c', 'c-2-g03', '0.3', '--interactive'],
+    ['team-c', 'c-3-g02', '0.2', '--interactive'],
     ['team-c', 'c-4-gg', '2'],
     ['team-c', 'c-5-g', '1'],
     ['team-d', 'd-1-gggg', '4'],
   ] as const)
-    await submit(berth, team, name, gpus);
+    await submit(berth, team, name, gpus, ...words);
   await berth.run('wait', 'd-1-gggg', '-p', 'team-d', '--for', 'running', '--timeout', '60s');
   await after(1);
   await submit(berth, 'team-d', 'd-2-gg', '2');
@@ -91,16 +91,23 @@ const FULL: View[] = [
     }),
   },
   { name: 'workload-delete', path: '/workloads', act: both(opened('a-2-gg'), press('Delete')) },
-  { name: 'columns', path: '/workloads', act: press('Columns') },
+  {
+    name: 'columns',
+    path: '/workloads',
+    act: async page => {
+      // A phone has room for those that matter most, and no choice.
+      if ((page.viewportSize()?.width ?? 0) > 760) await press('Columns')(page);
+    },
+  },
   { name: 'submit', path: '/workloads', act: press('Submit') },
   {
     name: 'submit-wrong',
     path: '/workloads',
     act: both(press('Submit'), async page => {
       const form = page.getByRole('dialog');
-      await form.getByLabel('Name').fill('Not a name');
+      await form.getByLabel('Name', { exact: true }).fill('Not a name');
       await form.getByLabel('GPUs of each worker').fill('many');
-      await form.getByText('More', { exact: true }).click();
+      await form.getByText('Workers and runs', { exact: true }).click();
       await form.getByRole('button', { name: 'Submit', exact: true }).click();
     }),
   },
@@ -166,10 +173,17 @@ test('pictures of every page', async ({ berth, browser }) => {
   await look(browser, berth, EMPTY);
   for (const [team, quota] of Object.entries({ 'team-a': '4', 'team-b': '2', 'team-c': '2', 'team-d': '8' }))
     await berth.run('project', 'create', team, '--quota', quota);
-  const phases = [[], FULL, [{ name: 'analytics', path: '/analytics' }]] as View[][];
+  const from = Date.now();
   await play(berth, async phase => {
     await new Promise(resolve => setTimeout(resolve, PHASE_MS));
-    await look(browser, berth, phases[phase - 1]!);
+    if (phase === 2) await look(browser, berth, FULL);
+    if (phase === 3) {
+      const range = `from=${from - 10_000}&to=${Date.now()}`;
+      await look(browser, berth, [
+        { name: 'analytics', path: `/analytics?${range}` },
+        { name: 'analytics-lines', path: `/analytics?view=lines&${range}` },
+      ]);
+    }
   });
   if (process.env.BERTH_UPDATE === '1')
     for (const name of ['overview', 'analytics'])

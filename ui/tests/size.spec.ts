@@ -289,6 +289,7 @@ test('an update of one workload repaints what changed, and nothing else', async 
 test('a GPU that changes hands repaints the cards of its nodes, and no other', async ({ page, crowd }) => {
   await open(page, crowd, '/nodes');
   const holders = page.locator('.device:first-child a');
+  await expect(holders.first()).toBeVisible();
   const numbers = (await holders.allTextContents()).map(numberOf);
   const number = numbers.find(number => !crowd.stays(number));
   expect(number, `one of ${numbers} can leave`).toBeDefined();

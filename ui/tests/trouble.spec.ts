@@ -46,10 +46,10 @@ test('what the server refuses is said beside the field', async ({ signedIn: page
   await page.getByRole('link', { name: 'Workloads', exact: true }).click();
   await page.getByRole('button', { name: 'Submit', exact: true }).click();
   const form = page.getByRole('dialog');
-  await form.getByLabel('Name').fill('Not A Name');
+  await form.getByLabel('Name', { exact: true }).fill('Not A Name');
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
   await expect(form.getByText('Small letters, digits and dashes')).toBeVisible();
-  await form.getByLabel('Name').fill('fine');
+  await form.getByLabel('Name', { exact: true }).fill('fine');
   await form.getByLabel('Image', { exact: true }).fill('no/such-image');
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
   await expect(form.getByLabel('Image', { exact: true })).toHaveAttribute('aria-invalid', 'true');

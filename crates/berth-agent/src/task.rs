@@ -224,9 +224,13 @@ impl Report {
             _ => (0, 1),
         };
         let (done, all) = match (self.epoch, self.epochs) {
-            // The epoch that is reported with steps is under way; without them it is done.
+            // The epoch that is reported with steps, or just began, is under way; otherwise it is done.
             (Some(epoch), Some(epochs)) if epochs > 0 => {
-                let before = if self.steps.is_some() { epoch.saturating_sub(1) } else { epoch };
+                let before = if self.steps.is_some() || self.step == Some(0) {
+                    epoch.saturating_sub(1)
+                } else {
+                    epoch
+                };
                 (u128::from(before.min(epochs)) * within.1 + within.0, u128::from(epochs) * within.1)
             }
             _ if self.steps.is_some() => within,

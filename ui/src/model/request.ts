@@ -329,7 +329,9 @@ export function applies(id: PartId, draft: Draft): boolean {
 }
 
 function line(words: Record<string, string[]>): string {
-  const all = Object.keys(PARTS).flatMap(id => words[id] ?? []);
+  const all = Object.keys(PARTS)
+    .flatMap(id => words[id] ?? [])
+    .filter(word => word !== '');
   return ['berth', 'submit', ...all].join(' ');
 }
 

@@ -7,7 +7,7 @@ import { go, here, usePlace } from '../model/router.ts';
 import { type Point, type Range, useSeries } from '../model/series.ts';
 import { useKnown } from '../model/store.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
-import { Button, useNow } from '../parts/small.tsx';
+import { Button, Copyable, Empty, useNow } from '../parts/small.tsx';
 import { type Common, GpuHours, Lost, Panel, seriesFile, Waiting } from './analytics-panels.tsx';
 
 const RANGES = [
@@ -95,20 +95,22 @@ export default function Analytics() {
       <div className="page-head">
         <h1>Analytics</h1>
         <span className="room" />
-        <Button icon="left" label="Earlier" onClick={() => pan(-0.5)} />
-        <fieldset className="segments" aria-label="Range">
-          {RANGES.map(option => (
-            <button
-              key={option.id}
-              type="button"
-              aria-pressed={range.live && (query.get('range') ?? '1h') === option.id}
-              onClick={() => go(here(null, { range: option.id, from: null, to: null }))}
-            >
-              {option.text}
-            </button>
-          ))}
-        </fieldset>
-        <Button icon="right" label="Later" disabled={range.live} onClick={() => pan(0.5)} />
+        <div className="ranges">
+          <Button icon="left" label="Earlier" onClick={() => pan(-0.5)} />
+          <fieldset className="segments" aria-label="Range">
+            {RANGES.map(option => (
+              <button
+                key={option.id}
+                type="button"
+                aria-pressed={range.live && (query.get('range') ?? '1h') === option.id}
+                onClick={() => go(here(null, { range: option.id, from: null, to: null }))}
+              >
+                {option.text}
+              </button>
+            ))}
+          </fieldset>
+          <Button icon="right" label="Later" disabled={range.live} onClick={() => pan(0.5)} />
+        </div>
         {!range.live && <Button onClick={() => go(here(null, { from: null, to: null }))}>Back to now</Button>}
       </div>
       {isEmpty && (
@@ -201,15 +203,22 @@ function Allocation({ lines, stacked, common }: { lines: Line[]; stacked: boolea
         </fieldset>
       }
     >
-      <Chart
-        {...common}
-        label="GPUs by project"
-        lines={shown}
-        stacked={stacked}
-        levels
-        height={260}
-        most={4}
-      />
+      {lines.length === 0 ? (
+        <Empty title="No project yet">
+          <p>Each has its colour here, and its quota as a line.</p>
+          <Copyable text="berth project create vision --quota 2" />
+        </Empty>
+      ) : (
+        <Chart
+          {...common}
+          label="GPUs by project"
+          lines={shown}
+          stacked={stacked}
+          levels
+          height={260}
+          most={4}
+        />
+      )}
       <div className="chart-legend">
         {lines.map(line => (
           <button

@@ -91,6 +91,7 @@ export function Tokens() {
             empty={
               <Empty title="No token">
                 <p>A token lets a program, or a browser on another machine, in as one user for some time.</p>
+                <Copyable text="berth token create laptop" />
               </Empty>
             }
           />

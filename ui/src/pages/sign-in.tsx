@@ -74,7 +74,7 @@ export function SignIn() {
           value={token}
           onChange={setToken}
           problem={problem?.field === 'token' ? sentence(problem.detail) : null}
-          hint="It is in the file `token` of the server’s folder."
+          hint="One of yours, or what the file “token” in the server’s folder holds."
         />
         <Button type="submit" kind="primary" disabled={busy}>
           Sign in

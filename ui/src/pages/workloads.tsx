@@ -151,16 +151,18 @@ export default function Workloads() {
           </Button>
         )}
         <span className="room" />
-        <Popover title="Columns" icon="columns">
-          {ALL_COLUMNS.map(column => (
-            <CheckField
-              key={column.id}
-              label={column.title}
-              checked={shownColumns.has(column.id)}
-              onChange={shown => setColumn(column.id, shown)}
-            />
-          ))}
-        </Popover>
+        <span className="no-phone">
+          <Popover title="Columns" icon="columns">
+            {ALL_COLUMNS.map(column => (
+              <CheckField
+                key={column.id}
+                label={column.title}
+                checked={shownColumns.has(column.id)}
+                onChange={shown => setColumn(column.id, shown)}
+              />
+            ))}
+          </Popover>
+        </span>
         <Button icon="file" onClick={file}>
           CSV
         </Button>

@@ -144,7 +144,8 @@ impl Scanner {
 
 /// What is new replaces what was; what is not spoken of stays.
 pub(super) fn merge(report: &mut Report, new: Report) {
-    if new.epoch.is_some() && new.epoch != report.epoch {
+    let just_began = report.step == Some(0) && report.steps.is_none();
+    if new.epoch.is_some() && (new.epoch != report.epoch || just_began) {
         // Steps are counted anew in each epoch.
         (report.step, report.eta, report.percent) = (None, None, None);
     }
@@ -193,6 +194,26 @@ mod tests {
         assert!(scanner.take_checkpoint());
         scanner.tick(1000 + TICK_MS);
         assert_eq!(scanner.take_report().unwrap().step, Some(99_999));
+    }
+
+    #[test]
+    fn what_is_done_never_falls_from_one_line_to_the_next() {
+        let mut scanner = scanner();
+        let mut done = Vec::new();
+        for line in
+            ["Epoch 1/4", " 50/100 [==>..]", "100/100 [====]", "Epoch 2/4", " 50/100 [==>..] - loss: 0.5"]
+        {
+            scanner.feed(format!("{line}\n").as_bytes(), 1000);
+            done.push(scanner.take_report().unwrap().percent_done().unwrap());
+        }
+        assert_eq!(done, [0, 12, 25, 25, 37]);
+        let mut scanner = self::scanner();
+        let mut done = Vec::new();
+        for line in ["epoch 1/4", "epoch 1/4 loss: 0.9", "epoch 2/4", "epoch 2/4 loss: 0.5"] {
+            scanner.feed(format!("{line}\n").as_bytes(), 1000);
+            done.push(scanner.take_report().unwrap().percent_done().unwrap());
+        }
+        assert_eq!(done, [0, 25, 25, 50]);
     }
 
     #[test]

@@ -254,12 +254,13 @@ impl TaskReport {
     fn with(self, newer: Self) -> Self {
         let mut metrics = self.metrics;
         metrics.extend(newer.metrics);
+        let is_same_epoch = newer.epoch.is_none() || newer.epoch == self.epoch;
         Self {
             at: newer.at,
             written: self.written,
             epoch: newer.epoch.or(self.epoch),
             epochs: newer.epochs.or(self.epochs),
-            step: newer.step.or(self.step),
+            step: newer.step.or(self.step.filter(|_| is_same_epoch)),
             steps: newer.steps.or(self.steps),
             percent: newer.percent.or_else(|| newer.epoch.is_none().then_some(self.percent).flatten()),
             loss: newer.loss.or(self.loss),
