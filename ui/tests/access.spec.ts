@@ -50,10 +50,22 @@ for (const scheme of ['light', 'dark'] as const) {
       await expect(page.getByText('Live', { exact: true })).toBeVisible();
       found.push(...(await serious(page)));
     }
-    await page.goto(`${berth.address}/workloads`);
-    await page.getByRole('button', { name: 'Submit', exact: true }).click();
-    found.push(...(await serious(page)));
-    await page.keyboard.press('Escape');
+    for (const [path, button] of [
+      ['/workloads', 'Submit'],
+      ['/projects', 'New project'],
+      ['/people', 'New user'],
+      ['/people?tab=tokens', 'New token'],
+    ] as const) {
+      await page.goto(berth.address + path);
+      await page.getByRole('button', { name: button, exact: true }).click();
+      const form = page.getByRole('dialog');
+      // All of it, and with something wrong.
+      for (const group of await form.locator('details > summary').all()) await group.click();
+      const amount = form.locator('input[inputmode=decimal]').first();
+      if (await amount.isVisible()) await amount.fill('many');
+      found.push(...(await serious(page)));
+      await page.keyboard.press('Escape');
+    }
     await page.getByRole('button', { name: 'Sign out' }).click();
     await expect(page.getByLabel('Or sign in with a token')).toBeVisible();
     found.push(...(await serious(page)));

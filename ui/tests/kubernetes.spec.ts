@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { Page } from '@playwright/test';
 import { BERTH, expect, signIn, test } from './berth.ts';
 
 const CLUSTER = process.env.BERTH_CLUSTER_BIN ?? join(dirname(BERTH), 'examples/cluster');
@@ -13,8 +14,8 @@ interface Told {
   missing?: string;
 }
 
-async function start(): Promise<[ChildProcess, Told]> {
-  const process = spawn(CLUSTER, { stdio: ['pipe', 'pipe', 'inherit'] });
+async function start(words: string[]): Promise<[ChildProcess, Told]> {
+  const process = spawn(CLUSTER, words, { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface({ input: process.stdout! });
   for await (const line of lines) return [process, JSON.parse(line) as Told];
   throw new Error('the cluster ended before it said where it is');
@@ -26,19 +27,28 @@ async function end(process: ChildProcess) {
   if (process.exitCode === null) await ended;
 }
 
-test('the same pages show Berth on Kubernetes', async ({ page }) => {
+/** Does something with the pages of a cluster, which ends with it. */
+async function onCluster(page: Page, words: string[], act: () => Promise<void>) {
   test.setTimeout(300_000);
   if (!existsSync(CLUSTER)) {
     console.log(`NOT TESTED: the dashboard on Kubernetes, because ${CLUSTER} is not built`);
     test.skip();
   }
-  const [process, told] = await start();
+  const [process, told] = await start(words);
   try {
     if (told.missing !== undefined) {
       console.log(`NOT TESTED: the dashboard on Kubernetes: ${told.missing}`);
       test.skip();
     }
     await signIn(page, told.address, told.token);
+    await act();
+  } finally {
+    await end(process);
+  }
+}
+
+test('the same pages show Berth on Kubernetes', async ({ page }) => {
+  await onCluster(page, [], async () => {
     await expect(page.getByRole('link', { name: /^GPUs 16/ })).toBeVisible();
     await expect(page.getByRole('link', { name: /^Nodes 2 \/ 2/ })).toBeVisible();
 
@@ -114,7 +124,46 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
     });
     await page.getByRole('link', { name: 'Settings', exact: true }).click();
     await expect(page.getByText('on Kubernetes')).toBeVisible();
-  } finally {
-    await end(process);
-  }
+  });
+});
+
+test('a log and a terminal come from a Pod on a real node', async ({ page }) => {
+  await onCluster(page, ['--real'], async () => {
+    await page.getByRole('link', { name: 'Projects', exact: true }).click();
+    await page.getByRole('button', { name: 'New project' }).click();
+    const form = page.getByRole('dialog');
+    await form.getByLabel('Name', { exact: true }).fill('team-a');
+    await form.getByLabel('Quota', { exact: true }).fill('2');
+    await form.getByRole('button', { name: 'Create' }).click();
+    await expect(form).toBeHidden();
+
+    await page.getByRole('link', { name: 'Workloads', exact: true }).click();
+    await page.getByRole('button', { name: 'Submit', exact: true }).click();
+    await form.getByLabel('Name', { exact: true }).fill('work');
+    await form.getByLabel('Image', { exact: true }).fill('localhost/shell:1');
+    await form
+      .getByLabel('Command', { exact: true })
+      .fill(`sh -c 'echo epoch 2/4 loss: 0.5; trap "exit 0" TERM; sleep 1000 & wait'`);
+    await form.getByText('Process', { exact: true }).click();
+    await form.getByLabel('Never fetch the image').check();
+    await form.getByRole('button', { name: 'Submit', exact: true }).click();
+    const drawer = page.getByRole('complementary', { name: 'Workload work' });
+    await expect(drawer).toContainText('Running', { timeout: 60_000 });
+
+    await drawer.getByRole('tab', { name: 'Logs' }).click();
+    await expect(drawer.getByRole('log')).toHaveText('epoch 2/4 loss: 0.5');
+    await drawer.getByRole('tab', { name: 'Metrics' }).click();
+    await expect(drawer.locator('.card', { hasText: 'loss' }).locator('b')).toHaveText('0.5');
+    await drawer.getByRole('tab', { name: 'Terminal' }).click();
+    await expect(drawer.getByText(/^Connected to /)).toBeVisible();
+    await page.keyboard.type('echo $BERTH_WORKLOAD has $((7 * 6))\n');
+    const screen = drawer.locator('.xterm-rows');
+    await expect(screen).toContainText('work has 42');
+    await page.keyboard.type('exit 3\n');
+    await expect(drawer.getByText(/ended with code 3/)).toBeVisible();
+
+    await drawer.getByRole('button', { name: 'Delete', exact: true }).click();
+    await form.getByRole('button', { name: 'Delete' }).click();
+    await expect(drawer).toContainText(/Terminating|Deleted/);
+  });
 });

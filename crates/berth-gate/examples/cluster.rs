@@ -1,4 +1,5 @@
-//! Berth on a control plane with two simulated DGX-1, for tests that know nothing but an address, such as those of the dashboard.
+//! Berth on a control plane with two simulated DGX-1, or with one real node (`--real`), for tests that know nothing but an address,
+//! such as those of the dashboard. The real node has an image with a shell, [`SHELL`].
 //!
 //! One line of JSON says where it answers and with which token, or why it cannot be started here. It ends when its input does.
 
@@ -6,7 +7,7 @@ use anyhow::{Context, Result};
 use berth_gate::Gate;
 use berth_kube::run;
 use berth_server::Serving;
-use berth_testbed::{Cluster, NodeSpec, Options};
+use berth_testbed::{Cluster, Image, NodeSpec, Options};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
@@ -16,13 +17,24 @@ use serde_json::json;
 use std::{fs, io::Read, path::Path, sync::Arc};
 use tokio::sync::oneshot;
 
+/// An image that only the real node has.
+const SHELL: &str = "localhost/shell:1";
+
 fn main() -> Result<()> {
-    if let Err(reason) = Cluster::available() {
+    let is_real = std::env::args().skip(1).any(|word| word == "--real");
+    let real = is_real.then(Cluster::real_node_available).unwrap_or(Ok(()));
+    if let Err(reason) = Cluster::available().and(real) {
         println!("{}", json!({ "missing": reason }));
         return Ok(());
     }
-    let nodes = vec![NodeSpec::dgx1(2).with_dra()];
-    let cluster = Cluster::start(Options { nodes, ..Options::default() })?;
+    let options = match is_real {
+        true => Options { real_node: true, real_gpus: 2, kwok: false, ..Options::default() },
+        false => Options { nodes: vec![NodeSpec::dgx1(2).with_dra()], ..Options::default() },
+    };
+    let cluster = Cluster::start(options)?;
+    if is_real {
+        cluster.import_image(&Image::new(SHELL).shell()?)?;
+    }
     let folder = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(serve(cluster.kubeconfig(), folder.path()))
