@@ -17,10 +17,29 @@ use std::{
 pub(crate) struct Owners {
     departments: BTreeMap<Text, Owner<DepartmentId, api::Department>>,
     projects: BTreeMap<Text, Owner<ProjectId, api::Project>>,
-    /// Projects, by the namespaces they list.
-    namespaces: HashMap<Text, Text>,
+    /// Who pays for what lives in a namespace.
+    namespaces: HashMap<Text, Payer>,
     /// Something changed of which the engine was not told.
     stale: bool,
+}
+
+/// A project as a namespace that it lists sees it.
+#[derive(Debug)]
+struct Payer {
+    id: ProjectId,
+    object: Arc<api::Project>,
+    /// Why it pays for nothing, if it does not.
+    refused: Option<String>,
+}
+
+impl Payer {
+    /// Whether nothing changed for what lives in the namespace.
+    fn is_same(&self, other: &Self) -> bool {
+        let (object, others) = (&self.object, &other.object);
+        self.id == other.id
+            && self.refused == other.refused
+            && (Arc::ptr_eq(object, others) || object.spec == others.spec)
+    }
 }
 
 /// An owner, and whether the engine took it as it is.
@@ -41,13 +60,13 @@ impl Owners {
                 format!("namespace {namespace} belongs to no project; list it in the namespaces of one"),
             )
         };
-        let name = self.namespaces.get(namespace).ok_or_else(none)?;
-        let owner = self.projects.get(name).ok_or_else(none)?;
-        match &owner.refused {
-            Some(text) if !owner.told => {
+        let payer = self.namespaces.get(namespace).ok_or_else(none)?;
+        match &payer.refused {
+            None => Ok((payer.id, &payer.object)),
+            Some(text) => {
+                let name = payer.object.metadata.name.as_deref().unwrap_or_default();
                 Err(Refusal::new("ProjectRefused", format!("project {name} cannot be used: {text}")))
             }
-            _ => Ok((owner.id, &owner.object)),
         }
     }
 
@@ -109,9 +128,8 @@ impl World {
 
     /// A project whose namespace is gone gets another.
     pub(super) fn on_namespace_gone(&mut self, name: &Text) {
-        let project = self.owners.namespaces.get(name).and_then(|project| self.owners.projects.get(project));
-        if let Some(owner) = project {
-            self.effects.push(Effect::Tenancy(Arc::clone(&owner.object)));
+        if let Some(payer) = self.owners.namespaces.get(name) {
+            self.effects.push(Effect::Tenancy(Arc::clone(&payer.object)));
         }
     }
 
@@ -136,15 +154,23 @@ impl World {
 
     fn map_namespaces(&mut self) {
         let owners = &mut self.owners;
-        owners.namespaces.clear();
+        let before = std::mem::take(&mut owners.namespaces);
         // Of two projects that list the same namespace, the first by name has it.
-        for (name, owner) in owners.projects.iter().rev() {
+        for owner in owners.projects.values().rev() {
             for namespace in tenancy::namespaces(&owner.object) {
-                owners.namespaces.insert(namespace.as_str().into(), name.clone());
+                let refused = owner.refused.clone().filter(|_| !owner.told);
+                let payer = Payer { id: owner.id, object: Arc::clone(&owner.object), refused };
+                owners.namespaces.insert(namespace.as_str().into(), payer);
             }
         }
         // Whoever waited for a project may have one now, and whoever had one may not.
-        self.dirty.extend(self.groups.keys().copied());
+        let is_same = |name: &Text| match (before.get(name), owners.namespaces.get(name)) {
+            (Some(old), Some(new)) => old.is_same(new),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        let concerned =
+            self.groups.iter().filter(|(_, group)| group.refusal.is_some() || !is_same(&group.namespace));
+        self.dirty.extend(concerned.map(|(id, _)| *id));
     }
 
     /// Tells the engine every owner that it does not know as it is. What cannot be yet, because a parent is missing, is tried

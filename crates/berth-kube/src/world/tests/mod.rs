@@ -533,3 +533,27 @@ fn a_namespace_of_a_project_that_is_gone_is_made_again() {
     desk.see(gone(desk::HOME));
     assert_eq!(desk.tenancies, made + 1);
 }
+
+#[test]
+fn a_project_that_changes_concerns_its_own_work_only() {
+    let mut desk = Desk::new(&["node1"]);
+    desk.project("other", json!({ "quota": 1 }));
+    for name in ["one", "two", "three"] {
+        desk.pod(name, 1, json!({}));
+    }
+    desk.pod("foreign", 1, json!({ "metadata": { "namespace": "berth-other" } }));
+    desk.obey();
+    let concerned = |desk: &mut Desk, spec| {
+        desk.world.take(project_seen("other", spec));
+        desk.world.tell_owners();
+        let found = desk.world.dirty.iter().map(|id| desk.world.groups[id].namespace.to_string()).collect();
+        desk.see(Vec::new());
+        found
+    };
+    let found: Vec<String> = concerned(&mut desk, json!({ "quota": 2 }));
+    assert_eq!(found, ["berth-other"]);
+    let found = concerned(&mut desk, json!({ "quota": 2 }));
+    assert!(found.is_empty(), "nothing changed: {found:?}");
+    let found = concerned(&mut desk, json!({ "quota": 2, "namespaces": ["elsewhere"] }));
+    assert_eq!(found, ["berth-other"], "nobody pays for it any more");
+}
