@@ -59,6 +59,7 @@ for (const scheme of ['light', 'dark'] as const) {
       await page.goto(berth.address + path);
       await page.getByRole('button', { name: button, exact: true }).click();
       const form = page.getByRole('dialog');
+      await expect(form).toBeVisible();
       // All of it, and with something wrong.
       for (const group of await form.locator('details > summary').all()) await group.click();
       const amount = form.locator('input[inputmode=decimal]').first();

@@ -57,14 +57,14 @@ const DRAFTS: Record<string, Record<string, string | true>> = {
     'Tries after a failure': '3',
     'Time to save its state': '5s',
     'Devices to take so much of': '2',
-    'GPU models': 'V100 A100',
+    'GPU models': 'V100, NVIDIA A100-SXM4-80GB',
     'CPU cores': '0.5',
     Memory: '1.5Gi',
     'Large shared memory': true,
     'Labels of nodes': 'berth.dev/node=node1',
     'Workers should share': 'node',
     'Workers go to as many nodes as possible': true,
-    Environment: 'SEED=7\nTEXT=two words = "1"\nEMPTY=',
+    Environment: 'SEED=7\nTEXT=two words = "1"\nEMPTY=\nLINES=" one\\ntwo=2"',
     'Working folder': '/tmp',
     'Pattern that finds progress': 'at (?<percent>\\d+)%',
     'A terminal that people can join': true,
@@ -81,6 +81,14 @@ const DRAFTS: Record<string, Record<string, string | true>> = {
     'So many of these at once': '2',
     Priority: '-3',
     'Never fetch the image': true,
+  },
+  service: {
+    Type: 'inference',
+    Image: 'bash',
+    Command: 'sleep 60',
+    'GPUs of each worker': '0',
+    Workers: '2',
+    Ports: '8000',
   },
   nb: { Type: 'notebook', 'GPUs of each worker': '0.5', 'May borrow, and may be preempted': true },
 };
@@ -107,6 +115,9 @@ for (const [name, fields] of Object.entries(DRAFTS))
     expect(typed, 'the name was said').not.toBe(line);
     await type(berth, typed);
     expect(await asked(berth, 'typed', 'team-d')).toEqual(request);
+    // Values of variables are for whoever may read them.
+    const told = JSON.parse(await berth.run('get', `team-d/${name}`, '--json')) as Known;
+    expect(told.request.command_line).not.toContain('two words');
 
     await drawer.getByRole('button', { name: 'Clone' }).click();
     await expect(form.getByRole('heading', { name: 'Submit again' })).toBeVisible();
@@ -127,6 +138,15 @@ test('what is wrong is said beside its field, which is opened and gone to', asyn
   await expect(form.getByLabel('GPUs of each worker')).toBeFocused();
   for (const text of ['A number, such as 2', 'Ports are numbers up to 65535', '“NOTHING” is none'])
     await expect(form.getByText(text)).toBeAttached();
+  await fill(form, { 'GPUs of each worker': '1' });
+  for (const group of await form.locator('details').all()) await open(group, false);
+  await form.getByRole('button', { name: 'Submit', exact: true }).click();
+  await expect(form.getByLabel('Environment')).toBeFocused();
+  // What is mended stays where it is.
+  await form.getByLabel('Environment').fill('');
+  await form.getByLabel('Environment').pressSequentially('A=1');
+  await expect(form.getByLabel('Environment')).toBeFocused();
+  await expect(form.getByLabel('Environment')).toHaveValue('A=1');
   // What only the server knows is said in the same place.
   await fill(form, { 'GPUs of each worker': '1', Ports: '', Environment: '', 'Node pool': 'atlantis' });
   await form.getByRole('button', { name: 'Submit', exact: true }).click();

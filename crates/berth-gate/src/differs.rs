@@ -44,6 +44,12 @@ pub(crate) fn framework_name(framework: Framework) -> Option<&'static str> {
     }
 }
 
+/// Whether a workload was asked for as a notebook.
+pub(crate) fn is_notebook(workload: &api::Workload) -> bool {
+    let noted = workload.metadata.annotations.as_ref().and_then(|noted| noted.get(names::NOTEBOOK));
+    noted.is_some_and(|noted| noted == "true")
+}
+
 /// The framework that starts a workload.
 pub(crate) fn framework(workload: &api::Workload) -> Framework {
     let noted = workload.metadata.annotations.as_ref().and_then(|noted| noted.get(names::FRAMEWORK));

@@ -251,6 +251,7 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
         command,
         args,
         framework: differs::framework(workload),
+        notebook: differs::is_notebook(workload),
         environment: spec.env.iter().filter_map(|one| Some((one.name.clone(), one.value.clone()?))).collect(),
         gpus: spec.gpus.as_ref().and_then(|amount| amount.gpus().ok()).map(GpuAmount),
         gpu_memory: spec.gpu_memory.as_ref().and_then(|amount| amount.bytes().ok()).map(MemoryAmount),

@@ -211,6 +211,7 @@ async fn submit(
         (names::COMMAND_LINE, request.command_line.clone()),
         (names::PROGRESS_PATTERN, request.progress_pattern.clone()),
         (names::FRAMEWORK, differs::framework_name(request.framework).map(str::to_owned)),
+        (names::NOTEBOOK, request.notebook.then(|| "true".to_owned())),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))

@@ -52,6 +52,8 @@ pub const COMMAND_LINE: &str = "berth.dev/command-line";
 pub const PROGRESS_PATTERN: &str = "berth.dev/progress-pattern";
 /// Annotation of Workloads: the framework that starts them, in whose shell their command is.
 pub const FRAMEWORK: &str = "berth.dev/framework";
+/// Annotation of Workloads: they are JupyterLab, as it was asked for.
+pub const NOTEBOOK: &str = "berth.dev/notebook";
 /// Annotation of Pods: who they are for.
 pub const USER: &str = "berth.dev/user";
 

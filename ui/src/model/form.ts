@@ -44,15 +44,22 @@ function one<T>(control: Control, read: (text: string) => T, write: (value: T) =
   return { control, read, write, words: (flag, value) => [flag, quoted(write(value))] };
 }
 
+/** What stands between several: names may have spaces in them, words may not. */
+const SEVERAL = {
+  words: { control: 'line', apart: /[\s,]+/, between: ' ' },
+  names: { control: 'line', apart: /,/, between: ', ' },
+  lines: { control: 'lines', apart: /\n/, between: '\n' },
+} as const;
+
 function several<T>(
-  control: Control,
+  how: keyof typeof SEVERAL,
   read: (texts: string[]) => T,
   texts: (value: T) => string[],
-  between: string,
 ): Shape<T> {
+  const { control, apart, between } = SEVERAL[how];
   return {
     control,
-    read: text => read(text.split(control === 'lines' ? /\n/ : /[\s,]+/).flatMap(line => line.trim() || [])),
+    read: text => read(text.split(apart).flatMap(one => one.trim() || [])),
     write: value => texts(value).join(between),
     words: (flag, value) => texts(value).flatMap(text => [flag, quoted(text)]),
   };
@@ -68,7 +75,8 @@ export const text = one<string>('line', String, String);
 export const amount = one('number', text => number(text, 0, 'A number, such as 2'), String);
 export const whole = (least: number) =>
   one(
-    'number',
+    // Keys for numbers have no minus on some phones.
+    least < 0 ? 'line' : 'number',
     text => {
       const value = number(text, least, 'A whole number, such as 2');
       if (!Number.isInteger(value)) throw new Wrong('A whole number, such as 2');
@@ -95,7 +103,8 @@ export const bytes = one(
     const found = /^(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?))?B?$/i.exec(text);
     if (!found) throw new Wrong('An amount such as 16Gi');
     const step = found[3] ? 1024 : 1000;
-    return Number(found[1]) * (found[2] ? step ** ('KMGT'.indexOf(found[2].toUpperCase()) + 1) : 1);
+    const size = found[2] ? step ** ('KMGT'.indexOf(found[2].toUpperCase()) + 1) : 1;
+    return Math.round(Number(found[1]) * size);
   },
   value => {
     const at = UNITS.findLastIndex((_, index) => value > 0 && value % 1024 ** (index + 1) === 0);
@@ -118,13 +127,12 @@ export const shell: Shape<string[]> = {
   words: (flag, value) => value.map(word => `${flag}=${quoted(word)}`),
 };
 export const names = several<string[]>(
-  'line',
+  'names',
   texts => texts,
   value => value,
-  ' ',
 );
 export const ports = several<number[]>(
-  'line',
+  'words',
   texts =>
     texts.map(text => {
       const port = Number(text);
@@ -133,7 +141,6 @@ export const ports = several<number[]>(
       return port;
     }),
   value => value.map(String),
-  ' ',
 );
 
 function pair(text: string, what: string, mayBeEmpty = false): [string, string] {
@@ -142,18 +149,38 @@ function pair(text: string, what: string, mayBeEmpty = false): [string, string] 
   return [text.slice(0, at), text.slice(at + 1)];
 }
 
+/** A value that is no plain line stands in quotes, as JSON has them. */
+const plain = (value: string) => value === value.trim() && !value.includes('\n') && !value.startsWith('"');
+
+function unquoted(value: string): string {
+  if (!value.startsWith('"')) return value;
+  try {
+    return String(JSON.parse(value));
+  } catch {
+    throw new Wrong(`What begins with a quote ends with one, as "two\\nlines"; ${value} does not`);
+  }
+}
+
 /** One value for a name. */
-export const pairs = (what: string) =>
-  several<Record<string, string>>(
+export const pairs = (what: string): Shape<Record<string, string>> => ({
+  ...several<Record<string, string>>(
     'lines',
-    texts => Object.fromEntries(texts.map(text => pair(text, `${what}, one in a line`, true))),
-    value => Object.entries(value).map(([name, value]) => `${name}=${value}`),
-    '\n',
-  );
+    texts =>
+      Object.fromEntries(
+        texts.map(text => {
+          const [name, value] = pair(text, `${what}, one in a line`, true);
+          return [name, unquoted(value)];
+        }),
+      ),
+    map =>
+      Object.entries(map).map(([name, value]) => `${name}=${plain(value) ? value : JSON.stringify(value)}`),
+  ),
+  words: (flag, map) => Object.entries(map).flatMap(([name, value]) => [flag, quoted(`${name}=${value}`)]),
+});
 /** An amount for a name. */
 export const amounts = (what: string) =>
   several<Record<string, number>>(
-    'line',
+    'names',
     texts =>
       Object.fromEntries(
         texts.map(text => {
@@ -162,11 +189,10 @@ export const amounts = (what: string) =>
         }),
       ),
     value => Object.entries(value).map(([name, value]) => `${name}=${value}`),
-    ' ',
   );
 /** Values that will do, for each label. */
 export const labels = several<Record<string, string[]>>(
-  'line',
+  'words',
   texts => {
     const map: Record<string, string[]> = {};
     for (const text of texts) {
@@ -176,7 +202,6 @@ export const labels = several<Record<string, string[]>>(
     return map;
   },
   value => Object.entries(value).flatMap(([label, values]) => values.map(one => `${label}=${one}`)),
-  ' ',
 );
 
 interface Mounted {
@@ -196,7 +221,6 @@ function mounted<T extends Mounted>(make: (what: string, at: Mounted) => T, what
         return make(source, { target, read_only: how === 'ro' });
       }),
     value => value.map(one => `${what(one)}:${one.target}${one.read_only ? ':ro' : ''}`),
-    '\n',
   );
 }
 
@@ -208,6 +232,16 @@ export const volumes = mounted(
   (name, at) => ({ name, ...at }),
   one => one.name,
 );
+
+/** The words of a command that sets the same, by part. */
+export function words(parts: AnyParts, set: object): Record<string, string[]> {
+  const said: Record<string, string[]> = {};
+  for (const [id, { shape, flag }] of Object.entries(parts)) {
+    const value = (set as Record<string, unknown>)[id];
+    if (value !== undefined && value !== null && value !== '') said[id] = shape.words(flag, value);
+  }
+  return said;
+}
 
 /** What is set already, as it stands in the fields. */
 export function begin(parts: AnyParts, set: object): Draft {

@@ -69,7 +69,12 @@ export const PARTS = {
     },
     options: KINDS,
   },
-  preemptible: { label: 'May borrow, and may be preempted', flag: '--preemptible', shape: form.check },
+  preemptible: {
+    label: 'May borrow, and may be preempted',
+    flag: '--preemptible',
+    // That training may not is said by the API alone.
+    shape: { ...form.check, read: text => text === 'yes', write: value => (value ? 'yes' : 'no') },
+  },
   workers: { label: 'Workers', flag: '--workers', shape: form.whole(1), placeholder: '1' },
   min_workers: {
     label: 'Of them must start together',
@@ -284,7 +289,7 @@ function usual(request: Partial<WorkloadRequest>): Partial<WorkloadRequest> {
     framework: 'none',
     runtime: 'process',
     node_pool: 'default',
-    backoff_limit: request.kind === 'interactive' ? 0 : 6,
+    backoff_limit: request.kind === 'interactive' ? 0 : request.kind === 'inference' ? 2 ** 32 - 1 : 6,
     grace_secs: 30,
   };
 }
@@ -299,8 +304,11 @@ function said(request: Partial<WorkloadRequest>): object {
     set.kind = 'notebook';
     args = args.filter(word => !word.startsWith('--ServerApp.base_url='));
   }
-  // Whoever asks for the same is somebody else, with an account of their own.
-  delete set.run_as;
+  if (request.completions != null) {
+    // They follow from how many are worked at together.
+    delete set.workers;
+    delete set.restart;
+  }
   // After a command, arguments are words like all others.
   set.command = command.length > 0 ? [...command, ...args] : undefined;
   set.args = command.length > 0 ? undefined : args;
@@ -310,7 +318,8 @@ function said(request: Partial<WorkloadRequest>): object {
 /** The fields of a form that asks for the same again, or for something new. */
 export function beginRequest(request: Partial<WorkloadRequest> | null, project: string): Draft {
   const draft = form.begin(PARTS, said(request ?? { kind: 'train', image: IMAGE, gpus: 1 }));
-  return { ...draft, project: draft.project || project };
+  // Whoever asks for the same is somebody else, with an account of their own.
+  return { ...draft, project: draft.project || project, run_as: '' };
 }
 
 /** The fields after one of them was changed; a notebook has an image of its own. */
@@ -324,36 +333,62 @@ export function changed(draft: Draft, id: PartId, value: string): Draft {
 
 /** Whether a part means anything beside the others. */
 export function applies(id: PartId, draft: Draft): boolean {
-  // Training may be preempted in any case.
-  return id !== 'preemptible' || (draft.kind !== 'train' && draft.kind !== 'distributed');
+  switch (id) {
+    // Training may be preempted in any case.
+    case 'preemptible':
+      return draft.kind !== 'train' && draft.kind !== 'distributed';
+    // A command has its own.
+    case 'args':
+      return (draft.command ?? '').trim() === '';
+    case 'workers':
+    case 'min_workers':
+    case 'framework':
+    case 'restart':
+    case 'completions':
+    case 'parallelism':
+      return draft.kind !== 'notebook';
+    default:
+      return true;
+  }
 }
 
 function line(words: Record<string, string[]>): string {
-  const all = Object.keys(PARTS)
-    .flatMap(id => words[id] ?? [])
-    .filter(word => word !== '');
-  return ['berth', 'submit', ...all].join(' ');
+  const all = Object.keys(PARTS).flatMap(id => words[id] ?? []);
+  return ['berth', 'submit', ...all.filter(word => word !== '')].join(' ');
 }
 
-/** The request that the fields mean, what is wrong with them as far as that can be told here, and the command. */
-export function lowerRequest(draft: Draft) {
-  const own = Object.fromEntries(Object.entries(draft).filter(([id]) => applies(id as PartId, draft)));
-  const { set, problems, words } = form.lower(PARTS, own);
-  if (set.command !== undefined) {
-    const [program, ...more] = set.command as string[];
-    Object.assign(set, {
-      command: [program],
-      args: [...more, ...((set.args as string[] | undefined) ?? [])],
-    });
+export interface Asked {
+  request: WorkloadRequest;
+  /** What is wrong, as far as that can be told here. */
+  problems: Record<string, string>;
+  /** The command that asks for the same. */
+  command: string;
+}
+
+/** What the fields mean. */
+export function lowerRequest(draft: Draft): Asked {
+  // What training may not is kept, though there is no field for it.
+  const meant = ([id, text]: [string, string]) => applies(id as PartId, draft) || text === 'no';
+  const { set, problems, words } = form.lower(PARTS, Object.fromEntries(Object.entries(draft).filter(meant)));
+  const command = line(words);
+  if (Array.isArray(set.command)) {
+    const [program, ...args] = set.command as string[];
+    Object.assign(set, { command: [program], args });
   }
   if (draft.kind === 'notebook') Object.assign(set, { kind: 'interactive', notebook: true });
   if ((draft.project ?? '') === '') problems.project = 'Every workload belongs to a project';
+  if (draft.kind === 'distributed' && !problems.workers && !(Number(set.workers) > 1))
+    problems.workers = 'A gang has two or more';
   if (set.gpus !== undefined && set.gpu_memory !== undefined)
     problems.gpu_memory = 'Give GPUs or GPU memory, not both';
-  return { request: set as unknown as WorkloadRequest, problems, command: line(words) };
+  // Everybody who sees the workload sees how it was asked for; values of variables may be secrets.
+  const names = Object.keys((set.environment as Record<string, string> | undefined) ?? {});
+  const environment = names.flatMap(name => [PARTS.environment.flag, quoted(`${name}=...`)]);
+  const command_line = line({ ...words, environment });
+  return { request: { ...set, command_line } as unknown as WorkloadRequest, problems, command };
 }
 
 /** The command that asks for the same. */
 export function submitCommand(request: WorkloadRequest): string {
-  return line(form.lower(PARTS, form.begin(PARTS, said(request))).words);
+  return line(form.words(PARTS, said(request)));
 }

@@ -150,6 +150,9 @@ function Settings(props: {
   const line = ['berth', noun, verb, quoted(name ?? (newName.trim() || 'NAME')), ...words].join(' ');
   const wrong = (id: string): string | null =>
     lowered.problems[id] ?? (problem?.field === id ? sentence(problem.detail) : null);
+  const mended = (id: string) => {
+    if (problem?.field === id) setProblem(null);
+  };
   const send = async () => {
     setProblem(null);
     if (Object.keys(lowered.problems).length > 0) return;
@@ -174,7 +177,10 @@ function Settings(props: {
       key={id}
       part={parts[id]!}
       value={draft[id] ?? ''}
-      onChange={value => setDraft({ ...draft, [id]: value })}
+      onChange={value => {
+        setDraft({ ...draft, [id]: value });
+        mended(id);
+      }}
       problem={wrong(id)}
     />
   );
@@ -199,7 +205,10 @@ function Settings(props: {
           <TextField
             label="Name"
             value={newName}
-            onChange={setNewName}
+            onChange={value => {
+              setNewName(value);
+              mended('name');
+            }}
             problem={wrong('name')}
             placeholder="vision"
             autoFocus
@@ -208,7 +217,10 @@ function Settings(props: {
         <SelectField
           label={above.label}
           value={part}
-          onChange={setPart}
+          onChange={value => {
+            setPart(value);
+            mended(above.id);
+          }}
           problem={wrong(above.id)}
           options={[
             ...(above.none || belongs === '' ? [{ value: '', text: 'none' }] : []),

@@ -49,7 +49,7 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
   };
   const send = () =>
     ask(async () => {
-      const { body } = await call<Submitted>('POST', '/workloads', { ...request, command_line: command });
+      const { body } = await call<Submitted>('POST', '/workloads', request);
       submitted(body.workload);
       say([`${body.workload.name} is submitted`, ...(body.warnings ?? [])].join('; '));
       onClose();

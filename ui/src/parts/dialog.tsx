@@ -57,7 +57,10 @@ export function FormDialog(props: {
   };
   // Whoever sent something wrong goes on where it is.
   useEffect(() => {
-    if (tries > 0) form.current?.querySelector<HTMLElement>('[aria-invalid]')?.focus();
+    const wrong = tries > 0 ? form.current?.querySelector<HTMLElement>('[aria-invalid]') : null;
+    const group = wrong?.closest('details');
+    if (group) group.open = true;
+    wrong?.focus();
   }, [tries]);
   return (
     <Dialog title={props.title} wide={props.wide} onClose={props.onClose}>

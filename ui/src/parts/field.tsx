@@ -1,5 +1,5 @@
 // A field of a form: its name, what it is for, and what is wrong with it, beside it.
-import { type ReactNode, useId } from 'react';
+import { type ReactNode, useEffect, useId, useState } from 'react';
 import type { Draft, Part } from '../model/form.ts';
 
 export interface FieldProps {
@@ -40,7 +40,7 @@ export function TextField(
     required?: boolean;
     autoFocus?: boolean;
     list?: string[];
-    mode?: 'decimal' | 'numeric';
+    mode?: 'decimal';
   },
 ) {
   const id = useId();
@@ -108,7 +108,12 @@ export function SelectField(
   );
 }
 
-export function CheckField(props: FieldProps & { checked: boolean; onChange: (checked: boolean) => void }) {
+export function CheckField(props: {
+  label: string;
+  problem?: string | null;
+  checked: boolean;
+  onChange: (checked: boolean) => void;
+}) {
   const id = useId();
   return (
     <div className="field">
@@ -147,7 +152,11 @@ export function PartField<T>(props: {
   const shared = { label, hint, wide, problem };
   if (shape.control === 'check')
     return (
-      <CheckField {...shared} checked={value !== ''} onChange={checked => onChange(checked ? 'yes' : '')} />
+      <CheckField
+        {...{ label, problem }}
+        checked={value === 'yes'}
+        onChange={checked => onChange(checked ? 'yes' : '')}
+      />
     );
   if (shape.control === 'choice')
     return <SelectField {...shared} value={value} onChange={onChange} options={options ?? []} />;
@@ -163,7 +172,7 @@ export function PartField<T>(props: {
   );
 }
 
-/** Fields that few need: shown when something stands in them, or is wrong with them. */
+/** Fields that few need: shown when something stood in them, when something is wrong with them, and to whoever asks. */
 export function MoreFields(props: {
   title: string;
   ids: string[];
@@ -173,9 +182,14 @@ export function MoreFields(props: {
   children: ReactNode;
 }) {
   const { ids, before, wrong } = props;
-  const given = ids.some(id => before[id] !== '' || wrong(id) !== null);
+  const needed = props.open || ids.some(id => before[id] !== '' || wrong(id) !== null);
+  const [open, setOpen] = useState(needed);
+  // Nothing closes it but whoever looks at it.
+  useEffect(() => {
+    if (needed) setOpen(true);
+  }, [needed]);
   return (
-    <details open={props.open || given}>
+    <details open={open} onToggle={event => setOpen(event.currentTarget.open)}>
       <summary>{props.title}</summary>
       <div>{props.children}</div>
     </details>

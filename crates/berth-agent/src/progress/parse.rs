@@ -149,7 +149,7 @@ fn from_common_forms(line: &str) -> Option<Report> {
             index += 1;
         }
     }
-    if is_heading(line) && report.epochs.is_some() {
+    if is_heading(line) && report.epochs.is_some() && report.step.is_none() && report.percent.is_none() {
         // It stands above an epoch that begins; a line that also says how it went stands below.
         report.step = Some(0);
     }
@@ -160,7 +160,10 @@ fn from_common_forms(line: &str) -> Option<Report> {
 fn is_heading(line: &str) -> bool {
     let words = line.split(|letter: char| !letter.is_alphabetic());
     let mut words = words.filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("of"));
-    words.next().is_some_and(|word| word.eq_ignore_ascii_case("epoch")) && words.next().is_none()
+    let is_named =
+        words.next().is_some_and(|word| word.eq_ignore_ascii_case("epoch")) && words.next().is_none();
+    is_named
+        && line.split(|letter: char| !letter.is_ascii_digit()).filter(|part| !part.is_empty()).count() == 2
 }
 
 /// Reads what follows a word that means something. Gives where to go on.
@@ -272,6 +275,8 @@ mod tests {
         assert_eq!(report("Epoch [4/20], loss: 0.123").epochs, Some(20));
         assert_eq!(report("Epoch 4 of 20").step, Some(0), "it begins");
         assert_eq!(report("epoch 4/20 took 12 s").step, None, "it is over");
+        assert_eq!(report("epoch 4/20 0.234").step, None, "it says how it went");
+        assert_eq!(report("Epoch 4/20 50/100 [==>..]").step, Some(50));
         let found = report("step 120/400 loss=1e-3 accuracy=0.9, ETA 0:01:20");
         assert_eq!((found.step, found.steps), (Some(120), Some(400)));
         assert_eq!((found.loss.as_deref(), found.accuracy.as_deref()), (Some("1e-3"), Some("0.9")));

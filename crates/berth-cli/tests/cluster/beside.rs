@@ -234,6 +234,7 @@ fn a_notebook_is_opened_with_the_token_it_asks_for(berth: &Berth) {
     let shown = answer.to_ascii_lowercase();
     assert!(shown.contains(&format!("authorization: token {asked}")), "{answer}");
     assert!(!answer.contains(token.trim()), "that of the caller stays with the server: {answer}");
+    assert_eq!(berth.json("berth get lender/nb")["request"]["notebook"], true, "it is known as what it is");
     for line in ["berth get lender/nb --json", "berth list --json", "berth events lender/nb --json"] {
         let told = berth.run(line);
         assert!(told.contains("nb") && !told.contains(asked), "{line} tells it: {told}");

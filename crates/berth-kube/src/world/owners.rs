@@ -128,8 +128,10 @@ impl World {
 
     /// A project whose namespace is gone gets another.
     pub(super) fn on_namespace_gone(&mut self, name: &Text) {
-        if let Some(payer) = self.owners.namespaces.get(name) {
-            self.effects.push(Effect::Tenancy(Arc::clone(&payer.object)));
+        let payer = self.owners.namespaces.get(name).map(|payer| payer.id);
+        // As it is now: it may have gone with its namespace.
+        if let Some(owner) = self.owners.projects.values().find(|owner| Some(owner.id) == payer) {
+            self.effects.push(Effect::Tenancy(Arc::clone(&owner.object)));
         }
     }
 

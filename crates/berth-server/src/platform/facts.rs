@@ -254,13 +254,14 @@ impl TaskReport {
     fn with(self, newer: Self) -> Self {
         let mut metrics = self.metrics;
         metrics.extend(newer.metrics);
+        let just_began = self.step == Some(0) && self.steps.is_none();
         let is_same_epoch = newer.epoch.is_none() || newer.epoch == self.epoch;
         Self {
             at: newer.at,
             written: self.written,
             epoch: newer.epoch.or(self.epoch),
             epochs: newer.epochs.or(self.epochs),
-            step: newer.step.or(self.step.filter(|_| is_same_epoch)),
+            step: newer.step.or(self.step.filter(|_| is_same_epoch && !just_began)),
             steps: newer.steps.or(self.steps),
             percent: newer.percent.or_else(|| newer.epoch.is_none().then_some(self.percent).flatten()),
             loss: newer.loss.or(self.loss),
@@ -276,5 +277,22 @@ impl TaskReport {
     pub(crate) fn percent(&self) -> Option<u8> {
         let Self { percent, epoch, epochs, step, steps, .. } = *self;
         Report { percent, epoch, epochs, step, steps, ..Report::default() }.percent_done()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_that_began_is_done_when_its_last_line_says_so() {
+        let line = |epoch, step| Report { epoch: Some(epoch), epochs: Some(4), step, ..Report::default() };
+        let mut known = TaskReport::default();
+        let mut done = Vec::new();
+        for report in [line(1, Some(0)), line(1, None), line(2, Some(0)), line(2, None)] {
+            known = known.with(TaskReport::of(Time(1), report));
+            done.push(known.percent());
+        }
+        assert_eq!(done, [Some(0), Some(25), Some(25), Some(50)]);
     }
 }

@@ -25,8 +25,10 @@ impl Platform {
             None => self.engine.workload(id)?,
         };
         let mut request = record.request.clone();
-        // Whoever may open the notebook gets in without it, and nobody else should.
-        request.environment.remove(NOTEBOOK_TOKEN);
+        if request.notebook {
+            // Whoever may open it gets in without, and nobody else should.
+            request.environment.remove(NOTEBOOK_TOKEN);
+        }
         if !whole {
             hide_environment(&mut request);
         }

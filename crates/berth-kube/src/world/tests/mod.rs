@@ -532,6 +532,10 @@ fn a_namespace_of_a_project_that_is_gone_is_made_again() {
     assert_eq!(desk.tenancies, made);
     desk.see(gone(desk::HOME));
     assert_eq!(desk.tenancies, made + 1);
+    let mut both = vec![Seen::ProjectGone(text("team"))];
+    both.extend(gone(desk::HOME));
+    desk.see(both);
+    assert_eq!(desk.tenancies, made + 1, "nobody wants it any more");
 }
 
 #[test]
