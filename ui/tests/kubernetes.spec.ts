@@ -11,6 +11,8 @@ const CLUSTER = process.env.BERTH_CLUSTER_BIN ?? join(dirname(BERTH), 'examples/
 interface Told {
   address: string;
   token: string;
+  /** An image that a real node has. */
+  image: string | null;
   missing?: string;
 }
 
@@ -28,7 +30,7 @@ async function end(process: ChildProcess) {
 }
 
 /** Does something with the pages of a cluster, which ends with it. */
-async function onCluster(page: Page, words: string[], act: () => Promise<void>) {
+async function onCluster(page: Page, words: string[], act: (told: Told) => Promise<void>) {
   test.setTimeout(300_000);
   if (!existsSync(CLUSTER)) {
     console.log(`NOT TESTED: the dashboard on Kubernetes, because ${CLUSTER} is not built`);
@@ -41,7 +43,7 @@ async function onCluster(page: Page, words: string[], act: () => Promise<void>) 
       test.skip();
     }
     await signIn(page, told.address, told.token);
-    await act();
+    await act(told);
   } finally {
     await end(process);
   }
@@ -128,7 +130,7 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
 });
 
 test('a log and a terminal come from a Pod on a real node', async ({ page }) => {
-  await onCluster(page, ['--real'], async () => {
+  await onCluster(page, ['--real'], async ({ image }) => {
     await page.getByRole('link', { name: 'Projects', exact: true }).click();
     await page.getByRole('button', { name: 'New project' }).click();
     const form = page.getByRole('dialog');
@@ -140,7 +142,7 @@ test('a log and a terminal come from a Pod on a real node', async ({ page }) => 
     await page.getByRole('link', { name: 'Workloads', exact: true }).click();
     await page.getByRole('button', { name: 'Submit', exact: true }).click();
     await form.getByLabel('Name', { exact: true }).fill('work');
-    await form.getByLabel('Image', { exact: true }).fill('localhost/shell:1');
+    await form.getByLabel('Image', { exact: true }).fill(image!);
     await form
       .getByLabel('Command', { exact: true })
       .fill(`sh -c 'echo epoch 2/4 loss: 0.5; trap "exit 0" TERM; sleep 1000 & wait'`);

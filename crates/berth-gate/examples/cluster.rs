@@ -17,7 +17,7 @@ use serde_json::json;
 use std::{fs, io::Read, path::Path, sync::Arc};
 use tokio::sync::oneshot;
 
-/// An image that only the real node has.
+/// An image that only the real node has; whoever uses that node is told of it.
 const SHELL: &str = "localhost/shell:1";
 
 fn main() -> Result<()> {
@@ -37,10 +37,10 @@ fn main() -> Result<()> {
     }
     let folder = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(serve(cluster.kubeconfig(), folder.path()))
+    runtime.block_on(serve(cluster.kubeconfig(), folder.path(), is_real.then_some(SHELL)))
 }
 
-async fn serve(kubeconfig: &Path, folder: &Path) -> Result<()> {
+async fn serve(kubeconfig: &Path, folder: &Path, image: Option<&str>) -> Result<()> {
     let client = run::client(run::config(Some(kubeconfig)).await?)?;
     run::install(&client).await?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -67,7 +67,7 @@ async fn serve(kubeconfig: &Path, folder: &Path) -> Result<()> {
     }));
     let answering = answers.await.context("it did not begin to answer")?;
     let token = fs::read_to_string(folder.join("token"))?;
-    println!("{}", json!({ "address": answering.public_url, "token": token.trim() }));
+    println!("{}", json!({ "address": answering.public_url, "token": token.trim(), "image": image }));
     let input_ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     input_ended.await??;
     let _ = stop.send(());

@@ -4,7 +4,7 @@ use crate::{
     auth::TaskTokens,
     controller::Message,
     frameworks::{self, Gang, Started},
-    platform::{self, Platform, Seen, TaskExit, TaskKey, TaskReport},
+    platform::{self, NOTEBOOK_TOKEN, Platform, Seen, TaskExit, TaskKey, TaskReport},
     samples::Measured,
 };
 use berth_agent::{Exit, Fact, Gpu, Granted, Host, Mount, RuntimeKind, TaskId, TaskSpec, Wanted};
@@ -19,8 +19,6 @@ use std::{
     time::Duration,
 };
 
-/// The variable in which Jupyter looks for the token that it asks for. In its arguments everybody on the machine could read it.
-pub(crate) const NOTEBOOK_TOKEN: &str = "JUPYTER_TOKEN";
 /// GPUs are looked at this often.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 

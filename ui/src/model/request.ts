@@ -3,9 +3,13 @@ import type { Kind, WorkloadRequest } from '../api/types.ts';
 import { quoted } from './command.ts';
 import type { Draft, Parts } from './form.ts';
 import * as form from './form.ts';
+import * as shape from './shape.ts';
 
 /** What a new request begins with. */
 const IMAGE = 'berth/quickstart';
+
+/** How often a failed run is started again when that has no end. */
+const FOR_EVER = 2 ** 32 - 1;
 
 /** The image of a command that is a program of the machine. */
 const HOST = 'host';
@@ -29,35 +33,35 @@ export const PARTS = {
     label: 'Name',
     flag: '',
     shape: {
-      ...form.text,
+      ...shape.text,
       read: text => {
         if (!/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(text))
-          throw new form.Wrong('Small letters, digits and dashes, not at the ends');
+          throw new shape.Wrong('Small letters, digits and dashes, not at the ends');
         return text;
       },
       words: (_, name) => [quoted(name)],
     },
     placeholder: 'made up when empty',
   },
-  project: { label: 'Project', flag: '-p', shape: form.choice() },
+  project: { label: 'Project', flag: '-p', shape: shape.choice() },
   image: {
     label: 'Image',
     flag: '-i',
-    shape: form.text,
+    shape: shape.text,
     options: from(IMAGE, 'python', 'bash', 'ubuntu', 'jupyter/base-notebook'),
     mono: true,
   },
   gpus: {
     label: 'GPUs of each worker',
     flag: '-g',
-    shape: form.amount,
+    shape: shape.amount,
     hint: 'A whole number, or a fraction of one such as 0.5',
   },
   kind: {
     label: 'Type',
-    flag: '--kind',
+    flag: '',
     shape: {
-      ...form.choice<Kind>(),
+      ...shape.choice<Kind>(),
       words: (_, kind) => {
         const flags: Partial<Record<string, string>> = {
           interactive: '--interactive',
@@ -73,19 +77,19 @@ export const PARTS = {
     label: 'May borrow, and may be preempted',
     flag: '--preemptible',
     // That training may not is said by the API alone.
-    shape: { ...form.check, read: text => text === 'yes', write: value => (value ? 'yes' : 'no') },
+    shape: { ...shape.check, read: text => text === 'yes', write: value => (value ? 'yes' : 'no') },
   },
-  workers: { label: 'Workers', flag: '--workers', shape: form.whole(1), placeholder: '1' },
+  workers: { label: 'Workers', flag: '--workers', shape: shape.whole(1), placeholder: '1' },
   min_workers: {
     label: 'Of them must start together',
     flag: '--min-workers',
-    shape: form.whole(1),
+    shape: shape.whole(1),
     placeholder: 'all',
   },
   framework: {
     label: 'Started by',
     flag: '--framework',
-    shape: form.choice(),
+    shape: shape.choice(),
     options: [
       { value: '', text: 'nothing: the command on each worker' },
       { value: 'torchrun', text: 'torchrun' },
@@ -95,7 +99,7 @@ export const PARTS = {
   restart: {
     label: 'When a worker fails',
     flag: '--restart',
-    shape: form.choice(),
+    shape: shape.choice(),
     options: [
       { value: '', text: 'by its type' },
       { value: 'gang', text: 'all start again' },
@@ -105,15 +109,15 @@ export const PARTS = {
   completions: {
     label: 'Run it so many times',
     flag: '--completions',
-    shape: form.whole(1),
+    shape: shape.whole(1),
     hint: 'Each time with another BERTH_INDEX',
   },
-  parallelism: { label: 'So many of these at once', flag: '--parallelism', shape: form.whole(1) },
+  parallelism: { label: 'So many of these at once', flag: '--parallelism', shape: shape.whole(1) },
   priority: {
     label: 'Priority',
     flag: '--priority',
     shape: {
-      ...form.text,
+      ...shape.text,
       read: text => (/^-?\d+$/.test(text) ? Number(text) : text),
       write: String,
       words: (flag, value) => [flag, quoted(String(value))],
@@ -121,100 +125,100 @@ export const PARTS = {
     options: from('very-low', 'low', 'medium', 'medium-high', 'high', 'very-high', 'critical'),
     placeholder: 'by its type',
   },
-  max_run_secs: { label: 'Ends after', flag: '--max-run-time', shape: form.span, placeholder: '12h' },
+  max_run_secs: { label: 'Ends after', flag: '--max-run-time', shape: shape.span, placeholder: '12h' },
   backoff_limit: {
     label: 'Tries after a failure',
     flag: '--backoff-limit',
-    shape: form.whole(0),
+    shape: shape.whole(0),
     placeholder: 'by its type',
   },
-  grace_secs: { label: 'Time to save its state', flag: '--grace', shape: form.span, placeholder: '30s' },
+  grace_secs: { label: 'Time to save its state', flag: '--grace', shape: shape.span, placeholder: '30s' },
   gpu_memory: {
     label: 'GPU memory, instead of GPUs',
     flag: '--gpu-memory',
-    shape: form.bytes,
+    shape: shape.bytes,
     placeholder: '8Gi',
   },
   gpu_devices: {
     label: 'Devices to take so much of',
     flag: '--gpu-devices',
-    shape: form.whole(1),
+    shape: shape.whole(1),
     placeholder: '1',
   },
-  gpu_models: { label: 'GPU models', flag: '--gpu-models', shape: form.names, placeholder: 'any' },
-  cpu: { label: 'CPU cores', flag: '--cpu', shape: form.amount },
-  memory: { label: 'Memory', flag: '--memory', shape: form.bytes, placeholder: '16Gi' },
-  large_shm: { label: 'Large shared memory', flag: '--large-shm', shape: form.check },
-  node_pool: { label: 'Node pool', flag: '--node-pool', shape: form.text, placeholder: 'default' },
+  gpu_models: { label: 'GPU models', flag: '--gpu-models', shape: shape.names, placeholder: 'any' },
+  cpu: { label: 'CPU cores', flag: '--cpu', shape: shape.amount },
+  memory: { label: 'Memory', flag: '--memory', shape: shape.bytes, placeholder: '16Gi' },
+  large_shm: { label: 'Large shared memory', flag: '--large-shm', shape: shape.check },
+  node_pool: { label: 'Node pool', flag: '--node-pool', shape: shape.text, placeholder: 'default' },
   node_selector: {
     label: 'Labels of nodes',
     flag: '--node-selector',
-    shape: form.pairs('LABEL=VALUE'),
+    shape: shape.pairs('LABEL=VALUE'),
     placeholder: 'rack=r1',
     mono: true,
   },
   topology_required: {
     label: 'Workers must share',
     flag: '--topology',
-    shape: form.text,
+    shape: shape.text,
     placeholder: 'node, or a label',
   },
   topology_preferred: {
     label: 'Workers should share',
     flag: '--topology-preferred',
-    shape: form.text,
+    shape: shape.text,
     placeholder: 'node, or a label',
   },
-  spread: { label: 'Workers go to as many nodes as possible', flag: '--spread', shape: form.check },
+  spread: { label: 'Workers go to as many nodes as possible', flag: '--spread', shape: shape.check },
   environment: {
     label: 'Environment',
     flag: '-e',
-    shape: form.pairs('NAME=VALUE'),
+    shape: shape.pairs('NAME=VALUE'),
     placeholder: 'NAME=VALUE',
     mono: true,
   },
-  working_dir: { label: 'Working folder', flag: '--working-dir', shape: form.text, mono: true },
-  tty: { label: 'A terminal that people can join', flag: '--tty', shape: form.check },
-  stdin: { label: 'Reads what they type', flag: '--stdin', shape: form.check },
+  working_dir: { label: 'Working folder', flag: '--working-dir', shape: shape.text, mono: true },
+  tty: { label: 'A terminal that people can join', flag: '--tty', shape: shape.check },
+  stdin: { label: 'Reads what they type', flag: '--stdin', shape: shape.check },
   run_as: {
     label: 'Runs as',
     flag: '--run-as',
-    shape: form.text,
+    shape: shape.text,
     placeholder: 'USER or USER:GROUP',
   },
-  host_network: { label: 'Network of the node, on Kubernetes', flag: '--host-network', shape: form.check },
-  privileged: { label: 'Privileged, on Kubernetes', flag: '--privileged', shape: form.check },
+  host_network: { label: 'Network of the node, on Kubernetes', flag: '--host-network', shape: shape.check },
+  privileged: { label: 'Privileged, on Kubernetes', flag: '--privileged', shape: shape.check },
   runtime: {
     label: 'Run by',
     flag: '--runtime',
-    shape: form.choice(),
+    shape: shape.choice(),
     options: [
       { value: '', text: 'the machine, as a process' },
       { value: 'oci', text: 'an OCI runtime' },
       { value: 'docker', text: 'Docker or Podman' },
     ],
   },
-  local_image: { label: 'Never fetch the image', flag: '--local-image', shape: form.check },
+  local_image: { label: 'Never fetch the image', flag: '--local-image', shape: shape.check },
   progress_pattern: {
     label: 'Pattern that finds progress',
     flag: '--progress-pattern',
-    shape: form.text,
+    shape: shape.text,
     placeholder: 'common forms are known',
     mono: true,
   },
   mounts: {
     label: 'Folders of the host',
     flag: '-v',
-    shape: form.folders,
+    shape: shape.folders,
     placeholder: '/data:/data:ro',
     mono: true,
   },
-  volumes: { label: 'Volumes', flag: '--pvc', shape: form.volumes, placeholder: 'NAME:/path', mono: true },
-  ports: { label: 'Ports', flag: '--port', shape: form.ports, placeholder: '8888' },
+  volumes: { label: 'Volumes', flag: '--pvc', shape: shape.volumes, placeholder: 'NAME:/path', mono: true },
+  ports: { label: 'Ports', flag: '--port', shape: shape.ports, placeholder: '8888' },
   service_type: {
     label: 'Reached by',
     flag: '--service-type',
-    shape: form.choice(),
+    shape: shape.choice(),
     options: [
       { value: '', text: 'the address of the server' },
       ...from('portforward', 'loadbalancer', 'nodeport', 'ingress'),
@@ -223,13 +227,13 @@ export const PARTS = {
   args: {
     label: 'Arguments for what the image runs',
     flag: '--args',
-    shape: form.shell,
+    shape: shape.shell,
     mono: true,
   },
   command: {
     label: 'Command',
     flag: '--',
-    shape: { ...form.shell, words: (_, value) => ['--', ...value.map(quoted)] },
+    shape: { ...shape.shell, words: (_, value) => ['--', ...value.map(quoted)] },
     placeholder: 'what the image runs, when empty',
     mono: true,
     wide: true,
@@ -289,7 +293,7 @@ function usual(request: Partial<WorkloadRequest>): Partial<WorkloadRequest> {
     framework: 'none',
     runtime: 'process',
     node_pool: 'default',
-    backoff_limit: request.kind === 'interactive' ? 0 : request.kind === 'inference' ? 2 ** 32 - 1 : 6,
+    backoff_limit: { interactive: 0, inference: FOR_EVER, train: 6, distributed: 6 }[request.kind ?? 'train'],
     grace_secs: 30,
   };
 }
@@ -367,8 +371,9 @@ export interface Asked {
 
 /** What the fields mean. */
 export function lowerRequest(draft: Draft): Asked {
-  // What training may not is kept, though there is no field for it.
-  const meant = ([id, text]: [string, string]) => applies(id as PartId, draft) || text === 'no';
+  // That training may not be preempted is kept, though it has no field.
+  const meant = ([id, text]: [string, string]) =>
+    applies(id as PartId, draft) || (id === 'preemptible' && text === 'no');
   const { set, problems, words } = form.lower(PARTS, Object.fromEntries(Object.entries(draft).filter(meant)));
   const command = line(words);
   if (Array.isArray(set.command)) {

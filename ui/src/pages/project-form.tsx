@@ -7,6 +7,7 @@ import type { AnyParts, Parts } from '../model/form.ts';
 import * as form from '../model/form.ts';
 import { refresh } from '../model/live.ts';
 import { useMay } from '../model/may.ts';
+import * as shape from '../model/shape.ts';
 import { useKnown } from '../model/store.ts';
 import { FormDialog } from '../parts/dialog.tsx';
 import { sentence, type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
@@ -14,32 +15,32 @@ import { MoreFields, PartField, SelectField, TextField } from '../parts/field.ts
 import { say } from '../parts/toast.tsx';
 
 const AMOUNTS = {
-  quota: { label: 'Quota', flag: '--quota', shape: form.amount, hint: 'GPUs it can always have back' },
+  quota: { label: 'Quota', flag: '--quota', shape: shape.amount, hint: 'GPUs it can always have back' },
   limit: {
     label: 'Limit',
     flag: '--limit',
-    shape: form.amount,
+    shape: shape.amount,
     hint: 'GPUs it never passes',
     placeholder: 'none',
   },
   weight: {
     label: 'Weight',
     flag: '--weight',
-    shape: form.amount,
+    shape: shape.amount,
     hint: 'Its part of what is idle; 0 does not borrow',
     placeholder: 'its quota',
   },
   rank: {
     label: 'Rank',
     flag: '--rank',
-    shape: form.whole(Number.NEGATIVE_INFINITY),
+    shape: shape.whole(Number.NEGATIVE_INFINITY),
     hint: 'Higher ranks are lent to first',
     placeholder: '0',
   },
 };
 
 /** A limit of time; none is written as zero. */
-const limit = { ...form.span, write: (secs: number) => (secs === 0 ? '' : form.span.write(secs)) };
+const limit = { ...shape.span, write: (secs: number) => (secs === 0 ? '' : shape.span.write(secs)) };
 
 /** What can be set of a department; the pool that amounts are for is said by the command line alone. */
 const OF_DEPARTMENTS = AMOUNTS satisfies Parts<DepartmentSettings, 'name' | 'parent' | 'node_pool' | 'unset'>;
@@ -68,38 +69,38 @@ const OF_PROJECTS = {
   train_nodes: {
     label: 'Nodes for training',
     flag: '--train-nodes',
-    shape: form.labels,
+    shape: shape.labels,
     placeholder: 'any, or LABEL=VALUE',
   },
   interactive_nodes: {
     label: 'Nodes for interactive work',
     flag: '--interactive-nodes',
-    shape: form.labels,
+    shape: shape.labels,
     placeholder: 'any, or LABEL=VALUE',
   },
   model_quotas: {
     label: 'Quota of GPU models',
     flag: '--model-quota',
-    shape: form.amounts('MODEL=GPUS'),
+    shape: shape.amounts('MODEL=GPUS'),
     hint: 'Part of the quota',
     placeholder: 'MODEL=GPUS',
   },
-  cpu_quota: { label: 'Quota of CPU cores', flag: '--cpu-quota', shape: form.amount, placeholder: 'none' },
+  cpu_quota: { label: 'Quota of CPU cores', flag: '--cpu-quota', shape: shape.amount, placeholder: 'none' },
   memory_quota: {
     label: 'Quota of memory',
     flag: '--memory-quota',
-    shape: form.bytes,
+    shape: shape.bytes,
     placeholder: 'none, or 512Gi',
   },
   allow_host_network: {
     label: 'Its work may use the network of the node',
     flag: '--allow-host-network',
-    shape: form.check,
+    shape: shape.check,
   },
   allow_privileged: {
     label: 'Its work may be privileged',
     flag: '--allow-privileged',
-    shape: form.check,
+    shape: shape.check,
   },
 } satisfies Parts<ProjectSettings, 'name' | 'department' | 'node_pool' | 'unset'>;
 

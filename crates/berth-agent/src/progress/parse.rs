@@ -149,7 +149,8 @@ fn from_common_forms(line: &str) -> Option<Report> {
             index += 1;
         }
     }
-    if is_heading(line) && report.epochs.is_some() && report.step.is_none() && report.percent.is_none() {
+    let says_no_more = report.step.is_none() && report.percent.is_none();
+    if report.epochs.is_some() && says_no_more && is_heading(line) {
         // It stands above an epoch that begins; a line that also says how it went stands below.
         report.step = Some(0);
     }

@@ -6,9 +6,8 @@ use crate::{
     auth::new_token,
     controller::{Command, Key, SAMPLE_EVERY, Shared, store_problem},
     feed::Told,
-    platform::{Happened, Logged, PeopleChange, Platform, Stop},
+    platform::{Happened, Logged, NOTEBOOK_TOKEN, PeopleChange, Platform, Stop},
     samples,
-    tasks::NOTEBOOK_TOKEN,
 };
 use berth_api::{Code, Problem, Submitted};
 use berth_store::{Json, StoreError};

@@ -33,7 +33,7 @@ pub(crate) use people::{
 };
 use record::VolumeKey;
 pub(crate) use record::{EvictionRecord, Parked, Record, Stop, TaskRecord, VolumeRecord};
-pub(crate) use submit::{HOST_IMAGE, user_ids};
+pub(crate) use submit::{HOST_IMAGE, NOTEBOOK_TOKEN, user_ids};
 pub use view::completions_shown;
 pub(crate) use view::kind_text;
 

@@ -19,6 +19,8 @@ const GRACE_SECS: u64 = 30;
 /// What a notebook runs, and where it listens, unless the request says otherwise.
 const NOTEBOOK_IMAGE: &str = "jupyter/base-notebook";
 const NOTEBOOK_PORT: u16 = 8888;
+/// The variable in which Jupyter looks for the token that it asks for. In its arguments everybody on the machine could read it.
+pub(crate) const NOTEBOOK_TOKEN: &str = "JUPYTER_TOKEN";
 /// Runs programs of the machine.
 pub(crate) const HOST_IMAGE: &str = "bash";
 /// The longest span that is accepted, a hundred years.

@@ -1,7 +1,6 @@
 //! What is known, as the API shows it.
 
-use super::{Parked, Platform, Record, facts::TaskReport, record::Stop};
-use crate::tasks::NOTEBOOK_TOKEN;
+use super::{NOTEBOOK_TOKEN, Parked, Platform, Record, facts::TaskReport, record::Stop};
 use berth_api::{
     CoresAmount, DeviceUse, DeviceView, Ended, Eviction, GpuAmount, KindName, MemoryAmount, NodeState,
     ProgressView, RunningOn, Status, TaskView, WorkloadRequest,

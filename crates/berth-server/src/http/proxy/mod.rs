@@ -25,8 +25,7 @@ use super::{
 };
 use crate::{
     auth::{Identity, new_token},
-    platform::{Routed, Sight, Target},
-    tasks::NOTEBOOK_TOKEN,
+    platform::{NOTEBOOK_TOKEN, Routed, Sight, Target},
 };
 use axum::{
     body::Body,
