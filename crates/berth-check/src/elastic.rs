@@ -4,7 +4,7 @@ use crate::{
     claim::claimants,
     finding::{Finding, Rule},
     ledger::{Ledger, reservation, workloads_of},
-    places::check_ranks,
+    places::{check_apart, check_ranks},
     room::{Room, View},
     starts::{check_decided_room, check_new_places},
     tree::named,
@@ -15,8 +15,9 @@ use std::collections::BTreeSet;
 /// Whether extras may be started in these places.
 pub(crate) fn check_grow(state: &State, workload: &Workload, places: &[Place], now: Time) -> Vec<Finding> {
     let mut findings = check_new_places(state, workload, places);
-    let all = workload.places().chain(workload.leaving()).chain(places);
-    findings.extend(check_ranks(workload, all));
+    let all = || workload.places().chain(workload.leaving()).chain(places);
+    findings.extend(check_ranks(workload, all()));
+    findings.extend(check_apart(workload, all()));
     findings.extend(check_room(state, workload, places));
     findings.extend(check_account(state, workload, places));
     findings.extend(check_nobody_waits(state, workload, places, now));

@@ -19,6 +19,8 @@ pub enum Rule {
     NodeAccepted,
     /// A required topology level holds the whole gang.
     Topology,
+    /// Tasks that must be apart are not on one node.
+    Apart,
     /// A start waits until its places are left.
     StartBeforeFree,
     /// A hold is only for places that somebody is leaving.

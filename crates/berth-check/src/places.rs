@@ -2,7 +2,7 @@
 
 use crate::{
     finding::{Finding, Rule},
-    room::{accepts, domain},
+    room::{accepts, domain, is_apart},
 };
 use berth_types::{Place, State, Workload};
 use std::collections::BTreeSet;
@@ -131,4 +131,17 @@ pub(crate) fn check_topology(state: &State, workload: &Workload, places: &[Place
             workload.id, workload.spec.topology.required
         ),
     )]
+}
+
+/// Whether tasks that must be apart are on nodes of their own, those that are leaving included.
+pub(crate) fn check_apart<'p>(
+    workload: &Workload,
+    places: impl IntoIterator<Item = &'p Place>,
+) -> Vec<Finding> {
+    let mut nodes = BTreeSet::new();
+    let shared = |place: &&Place| is_apart(workload) && !nodes.insert(place.node);
+    let text = |place: &Place| {
+        format!("workload {} must be apart, and has two tasks on node {}", workload.id, place.node)
+    };
+    places.into_iter().filter(shared).map(|place| Finding::new(Rule::Apart, text(place))).collect()
 }

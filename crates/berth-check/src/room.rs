@@ -1,7 +1,7 @@
 //! Room: what is free on nodes, and how much of a gang it holds.
 
 use berth_types::{
-    Kind, Name, Node, NodeCondition, NodeId, Place, Request, State, Tasks, TopologyLevel, Workload,
+    Kind, Name, Node, NodeCondition, NodeId, Place, Request, Spread, State, Tasks, TopologyLevel, Workload,
 };
 use std::collections::BTreeMap;
 
@@ -114,7 +114,9 @@ impl<'a> Room<'a> {
                 continue;
             }
             if let Some(domain) = domain(workload, node) {
-                *domains.entry(domain).or_default() += self.copies(node, &workload.spec.request);
+                let copies = self.copies(node, &workload.spec.request);
+                *domains.entry(domain).or_default() +=
+                    if is_apart(workload) { copies.min(1) } else { copies };
             }
         }
         domains.into_values().max().unwrap_or(0)
@@ -131,6 +133,11 @@ impl<'a> Room<'a> {
 pub(crate) enum Domain {
     Node(NodeId),
     Value(Name),
+}
+
+/// Whether no node may have two tasks of a workload.
+pub(crate) fn is_apart(workload: &Workload) -> bool {
+    workload.spec.spread == Spread::Apart
 }
 
 /// The domain of a node: `Some(None)` when all nodes are one, nothing when the node is in none.

@@ -4,7 +4,7 @@ use crate::{
     claim::Claim,
     finding::{Finding, Rule},
     ledger::Ledger,
-    places::{check_gang, check_nodes, check_ranks, check_shape, check_topology},
+    places::{check_apart, check_gang, check_nodes, check_ranks, check_shape, check_topology},
     room::{Room, View},
     share::fair_shares,
 };
@@ -70,6 +70,7 @@ pub(crate) fn check_held_basis(
 pub(crate) fn check_new_places(state: &State, workload: &Workload, places: &[Place]) -> Vec<Finding> {
     let mut findings = check_shape(state, workload, places);
     findings.extend(check_ranks(workload, places));
+    findings.extend(check_apart(workload, places));
     findings.extend(check_nodes(state, workload, places));
     findings
 }

@@ -6,7 +6,7 @@ use crate::{
     shape::Shape,
     tree::GPU,
 };
-use berth_types::{Action, Phase, Place, Span, Time};
+use berth_types::{Action, NodeId, Phase, Place, Span, Time};
 use std::collections::BTreeSet;
 
 impl Pool {
@@ -45,9 +45,14 @@ impl Pool {
         let mut places: Vec<Place> = Vec::new();
         let home = entry.workload.base_places().next().and_then(|place| self.node_slot(place.node));
         let Some(domain) = home.and_then(|node| fit.domain_of(node)) else { return places };
+        let own = entry.workload.places().chain(entry.workload.leaving());
+        let own: BTreeSet<NodeId> = own.filter(|_| shape.apart()).map(|place| place.node).collect();
         let mut gpus = 0;
         for at in fit.best_first().filter(|node| fit.domain_of(*node) == Some(domain)) {
             let node = self.node(at);
+            if own.contains(&node.id) {
+                continue;
+            }
             let mut free = free_at_this_moment(node, shape);
             loop {
                 let Some(rank) = ranks.get(places.len()) else { return places };
@@ -58,6 +63,9 @@ impl Pool {
                 free.take(&place);
                 gpus += place.gpus().0;
                 places.push(place);
+                if shape.apart() {
+                    break;
+                }
             }
         }
         places

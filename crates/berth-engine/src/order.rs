@@ -248,6 +248,12 @@ impl Pool {
             return fits.map(|head| Next::Fits(head.slot)).or(takes.map(|head| Next::Takes(head.slot)));
         };
         let (fitting, taking) = (self.entry(fits.slot).project, self.entry(takes.slot).project);
+        // Inside a project its queue decides. By their turns one that asks for less would go first, but only where it is
+        // known already that nobody before it can take anything.
+        if fitting == taking {
+            let first = takes.in_queue() < fits.in_queue();
+            return Some(if first { Next::Takes(takes.slot) } else { Next::Fits(fits.slot) });
+        }
         let (one, other) = self.tree.below_common(fitting, taking);
         let turns = (Turn::of(self.tree.at(one), &fits), Turn::of(self.tree.at(other), &takes));
         if turns.0.compare(&turns.1) == Ordering::Greater {

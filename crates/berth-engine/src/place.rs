@@ -122,7 +122,8 @@ impl Pool {
             placed
         };
         match spec.spread {
-            Spread::Pack => {
+            // What is apart fits once on a node, so packing it is enough.
+            Spread::Pack | Spread::Apart => {
                 let mut left = count;
                 for slot in candidates {
                     if left == 0 {

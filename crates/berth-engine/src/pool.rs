@@ -20,7 +20,7 @@ use crate::{
 };
 use berth_types::{
     Action, AfterStop, Change, ChangeError, Department, DepartmentId, GpuRequest, Gpus, Kind, Name, NodeId,
-    Phase, Place, Policy, Project, ProjectId, Span, Time, TopologyLevel, Workload, WorkloadId,
+    Phase, Place, Policy, Project, ProjectId, Span, Spread, Time, TopologyLevel, Workload, WorkloadId,
 };
 use std::{
     cmp::Reverse,
@@ -301,6 +301,8 @@ impl Pool {
             project_selector,
             preemptible: spec.preemptible,
             level: spec.topology.required.clone(),
+            // One task is always apart.
+            apart: spec.spread == Spread::Apart && spec.tasks.max() > 1,
         };
         let shape = match self.shape_ids.get(&key) {
             Some(shape) => *shape,

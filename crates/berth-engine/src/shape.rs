@@ -12,6 +12,8 @@ pub(crate) struct ShapeKey {
     pub(crate) preemptible: bool,
     /// The level inside which all tasks of a gang must be.
     pub(crate) level: Option<TopologyLevel>,
+    /// No node has two tasks of a gang.
+    pub(crate) apart: bool,
 }
 
 /// An interned shape with what is often asked of it.
@@ -24,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) level: Option<TopologyLevel>,
     /// Takes whole devices only.
     pub(crate) whole: bool,
+    /// The most tasks of one gang on a node, however much is free there.
+    most: u32,
 }
 
 impl Shape {
@@ -35,14 +39,20 @@ impl Shape {
             preemptible: key.preemptible,
             level: key.level.clone(),
             whole: matches!(key.request.gpu, GpuRequest::Whole(_)),
+            most: if key.apart { 1 } else { Tasks::MAX },
         }
     }
 
-    /// How many tasks CPU and memory allow.
+    /// Whether no node has two tasks of a gang.
+    pub(crate) fn apart(&self) -> bool {
+        self.most == 1
+    }
+
+    /// How many tasks CPU, memory and the wish to be apart allow.
     pub(crate) fn bound(&self, cpu: u64, memory: u64) -> u32 {
         let by_cpu = cpu.checked_div(self.request.cpu.0).unwrap_or(u64::MAX);
         let by_memory = memory.checked_div(self.request.memory.0).unwrap_or(u64::MAX);
-        by_cpu.min(by_memory).min(u64::from(Tasks::MAX)) as u32
+        by_cpu.min(by_memory).min(u64::from(self.most)) as u32
     }
 
     pub(crate) fn accepts(&self, device: &Device) -> bool {

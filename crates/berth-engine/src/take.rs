@@ -97,7 +97,7 @@ impl Pool {
         let lifts_reservations = way.own && !ask.preemptible && !self.reservations.is_empty();
         let anywhere = lifts_reservations
             || self.must_give(ask) > 0
-            || must_take(self, ask, way.rule) != [0; 3]
+            || must_take(self, ask, way.rule) != [0; 4]
             || !self.tight_limits(ask).is_empty();
         (!anywhere).then(|| {
             let entry = self.entry(slot);

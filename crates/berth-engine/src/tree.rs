@@ -105,9 +105,18 @@ impl Node {
         });
         amounts
             && model.is_none_or(|model| {
-                let quota = self.model_quotas.iter().find(|(of, _)| *of == model);
-                quota.is_none_or(|(_, quota)| used.model(model) + asked[GPU] <= *quota)
+                self.model_quota(model).is_none_or(|quota| used.model(model) + asked[GPU] <= quota)
             })
+    }
+
+    fn model_quota(&self, model: usize) -> Option<u64> {
+        self.model_quotas.iter().find(|(of, _)| *of == model).map(|(_, quota)| *quota)
+    }
+
+    /// GPUs of a model above its quota once `asked` more are used, where the model has one.
+    pub(crate) fn over_model_quota(&self, model: usize, asked: u64) -> Option<u64> {
+        let quota = self.model_quota(model).filter(|_| self.has_quota)?;
+        Some((self.used.model(model) + asked).saturating_sub(quota))
     }
 
     /// GPUs above quota once `asked` more are used.

@@ -9,7 +9,7 @@ use crate::{
     pool::Pool,
     positions::Positions,
     shape::Shape,
-    tree::{Amounts, GPU},
+    tree::GPU,
     units::{Giver, Units},
 };
 use berth_types::{NodeId, Place, Verdict, WorkloadId};
@@ -92,8 +92,8 @@ pub(crate) struct Trial<'a> {
     /// What is taken of the claimant's own project.
     given: Dimensions,
     /// What must be taken in all, so that a full department does not grow.
-    must_take: Amounts,
-    all_taken: Amounts,
+    must_take: Dimensions,
+    all_taken: Dimensions,
     /// Accounts whose limit extras stand in the way of: how much must go below each, and how much does.
     tight: Vec<(u32, u64, u64)>,
     /// Victims of other projects; without any, no quota is reclaimed.
@@ -125,7 +125,7 @@ impl<'a> Trial<'a> {
             must_give,
             given: [0; 4],
             must_take: must_take(pool, &ask, rule),
-            all_taken: [0; 3],
+            all_taken: [0; 4],
             tight: pool.tight_limits(&ask).into_iter().map(|(account, over)| (account, over, 0)).collect(),
             from_others: 0,
             ledger: Ledger::new(pool, ask, rule, line),
@@ -429,6 +429,9 @@ impl<'a> Trial<'a> {
     /// The victims on one node that make room for one more task, and the GPUs they cost.
     fn cheapest_copy(&mut self, node: u32, units: &[Unit]) -> Option<(u64, Vec<Unit>)> {
         let before = self.copies_on(node);
+        if before >= self.fit.copies_when_empty(node) {
+            return None;
+        }
         let start = self.taken.len();
         for unit in units {
             if self.copies_on(node) > before {
@@ -591,7 +594,7 @@ impl<'a> Trial<'a> {
     fn suffices(&self) -> bool {
         self.given[GPU] >= self.must_give
             && self.tight.iter().all(|(_, over, gone)| gone >= over)
-            && (self.from_others == 0 || (0..3).all(|of| self.all_taken[of] >= self.must_take[of]))
+            && (self.from_others == 0 || (0..4).all(|of| self.all_taken[of] >= self.must_take[of]))
             && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
     }
 
@@ -736,14 +739,17 @@ impl<'a> Trial<'a> {
 }
 
 /// How much must be taken inside a full department so that it does not grow, or comes within its quota.
-pub(crate) fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> Amounts {
-    let mut most = [0; 3];
+pub(crate) fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> Dimensions {
+    let mut most = [0; 4];
     let Rule::QuotaInside(full) = rule else { return most };
     for (_, node) in pool.tree.path(ask.project).skip_while(|(position, _)| *position != full) {
         for dimension in (0..3).filter(|_| node.has_quota) {
             let with = node.used.amounts[dimension] + ask.amounts[dimension];
             let over = node.quota_in(dimension).map_or(0, |quota| with.saturating_sub(quota));
             most[dimension] = most[dimension].max(over.min(ask.amounts[dimension]));
+        }
+        if let Some(over) = ask.model.and_then(|model| node.over_model_quota(model, ask.amounts[GPU])) {
+            most[3] = most[3].max(over.min(ask.amounts[GPU]));
         }
     }
     most

@@ -524,3 +524,22 @@ fn a_claimant_is_held_until_the_victim_is_gone() {
     world.plan();
     assert!(runs(&world, claim));
 }
+
+#[test]
+fn inside_a_project_the_first_in_its_queue_goes_before_one_that_must_take_first() {
+    let mut world = world(&[4]);
+    add(&mut world, [project(1, 6)]);
+    run(&mut world, prioritised(40, train(1, 1)));
+    run(&mut world, interactive(1, 2));
+    // Three fit on no node beside the two, whoever goes.
+    let large = run(&mut world, train(1, 3));
+    let taking = world.submit(train(1, 2));
+    let fitting = world.submit(prioritised(54, train(1, 1)));
+    let plan = world.plan();
+    let started = plan.actions.iter().filter_map(|action| match action {
+        Action::Start { workload, .. } | Action::Hold { workload, .. } => Some(*workload),
+        _ => None,
+    });
+    assert_eq!(started.collect::<Vec<_>>(), [fitting], "{taking} takes what is left, if anything is");
+    assert!(!runs(&world, large));
+}

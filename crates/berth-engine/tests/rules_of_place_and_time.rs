@@ -116,6 +116,32 @@ fn a_gang_packs_or_spreads_as_it_chose() {
 }
 
 #[test]
+fn a_gang_that_must_be_apart_waits_for_nodes_and_its_extras_go_elsewhere() {
+    let apart = |min: u32, max: u32| WorkloadSpec { spread: Spread::Apart, ..gang(1, min, max) };
+    let mut world = world(&[4, 4, 4]);
+    add(&mut world, [project(1, 12)]);
+    let four = run(&mut world, apart(4, 4));
+    assert!(!runs(&world, four), "twelve GPUs are free on three nodes");
+    let elastic = run(&mut world, apart(2, 5));
+    let mut nodes = nodes_of(&world, elastic);
+    nodes.sort_unstable();
+    assert_eq!(nodes, [1, 2, 3], "two together, and one more where none of them is");
+}
+
+#[test]
+fn a_gang_that_must_be_apart_takes_back_one_place_on_each_node() {
+    let mut world = world(&[4, 4]);
+    add(&mut world, [project(1, 2), project(2, 0)]);
+    let borrowed: Vec<_> = (0..8).map(|_| run(&mut world, train(2, 1))).collect();
+    let spec = WorkloadSpec { spread: Spread::Apart, ..gang(1, 2, 2) };
+    let owner = run(&mut world, spec);
+    let mut nodes = nodes_of(&world, owner);
+    nodes.sort_unstable();
+    assert_eq!(nodes, [1, 2]);
+    assert_eq!(borrowed.iter().filter(|id| runs(&world, **id)).count(), 6);
+}
+
+#[test]
 fn a_required_rack_is_waited_for_and_a_preferred_one_is_not() {
     let rack = TopologyLevel::Label("rack".into());
     let required = Topology { required: Some(rack.clone()), preferred: None };
@@ -456,6 +482,30 @@ fn a_quota_of_a_model_bounds_what_naming_the_model_guarantees() {
     world.settle();
     assert_eq!(gpus(&world, &[1, 2]), whole(&[1, 1]));
     assert!(matches!(reason(&world, ids[1]), WaitReason::NoCapacity { within_quota: false, .. }));
+}
+
+#[test]
+fn what_siblings_borrow_does_not_take_a_department_further_past_its_quota_of_a_model() {
+    let naming = |gpus: u8| {
+        let mut spec = train(1, gpus);
+        spec.request.models.insert("V100".into());
+        spec
+    };
+    // Of what the sibling borrows, two are enough for two more; a third would be one more than the department had.
+    for (asked, starts) in [(2, true), (3, false)] {
+        let mut world = world(&[4]);
+        let mut full = department(1, 8);
+        let entitlement = full.entitlements.get_mut(&default_pool()).expect("it was just given one");
+        entitlement.model_quotas.insert("V100".into(), Gpus::whole(2));
+        world.apply(Change::DepartmentSet(full));
+        add(&mut world, [inside(project(1, 4), 1), inside(project(2, 0), 1), project(3, 1)]);
+        run(&mut world, interactive(3, 1));
+        submit_many(&mut world, 2, train(2, 1));
+        world.settle();
+        let claim = run(&mut world, naming(asked));
+        assert_eq!(runs(&world, claim), starts, "{asked}");
+        assert_eq!(evictions(&world).is_empty(), !starts, "{asked}: {:?}", evictions(&world));
+    }
 }
 
 #[test]

@@ -44,6 +44,19 @@ pub enum Spread {
     Pack,
     /// Over as many nodes as possible.
     Spread,
+    /// Never two on one node, or the gang waits.
+    Apart,
+}
+
+impl Spread {
+    /// What is meant by somebody who asks for many nodes, or for no two on one; the second says the more.
+    pub fn asked(spread: bool, apart: bool) -> Self {
+        match (spread, apart) {
+            (_, true) => Self::Apart,
+            (true, false) => Self::Spread,
+            (false, false) => Self::Pack,
+        }
+    }
 }
 
 /// What a user submits, as far as placing it is concerned.

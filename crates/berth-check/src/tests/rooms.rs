@@ -35,6 +35,8 @@ fn whole_devices_need_untouched_ones() {
     assert_eq!(tasks(&all, &pairs), 3);
     let together = with(pairs, |own| own.spec.topology.required = Some(TopologyLevel::Node));
     assert_eq!(tasks(&all, &together), 2);
+    let apart = with(asking(GpuRequest::Whole(NonZeroU8::MIN)), |own| own.spec.spread = Spread::Apart);
+    assert_eq!(tasks(&all, &apart), 2);
 }
 
 #[test]

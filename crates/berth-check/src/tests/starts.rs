@@ -59,6 +59,22 @@ fn a_required_topology_level_holds_the_gang() {
 }
 
 #[test]
+fn tasks_that_must_be_apart_share_no_node() {
+    let gang = |spread| two_nodes([with(elastic(train(1, 1, 1), 2, 3), |own| own.spec.spread = spread)]);
+    let together = || start(1, [place(0, 1, [0]), place(1, 1, [1])], Quota);
+    assert_eq!(broken(&gang(Spread::Spread), [together()]), []);
+    assert_eq!(broken(&gang(Spread::Apart), [together()]), [Rule::Apart]);
+    assert_eq!(broken(&gang(Spread::Apart), [start(1, [place(0, 1, [0]), place(1, 2, [0])], Quota)]), []);
+    let running = |spread| {
+        let gang = with(elastic(train(1, 1, 1), 2, 3), |own| own.spec.spread = spread);
+        two_nodes([run(gang, [place(0, 1, [0]), place(1, 2, [0])])])
+    };
+    let beside = || Action::Grow { workload: WorkloadId(1), places: vec![place(2, 2, [1])] };
+    assert_eq!(broken(&running(Spread::Pack), [beside()]), []);
+    assert_eq!(broken(&running(Spread::Apart), [beside()]), [Rule::Apart]);
+}
+
+#[test]
 fn a_start_waits_for_leavers_and_a_hold_needs_them() {
     let all = two_nodes([ending(train(1, 1, 4), [place(0, 1, 0..4)]), train(2, 1, 4)]);
     let (taken, free) = ([place(0, 1, 0..4)], [place(0, 2, 0..4)]);

@@ -171,7 +171,7 @@ pub fn spec(random: &mut Random, projects: u64) -> WorkloadSpec {
         }
     }
     if random.chance(10) {
-        spec.spread = Spread::Spread;
+        spec.spread = if random.chance(50) { Spread::Spread } else { Spread::Apart };
     }
     if random.chance(10) {
         spec.max_run = Some(Span::secs(5 + random.below(60)));

@@ -12,7 +12,7 @@ use std::{
 };
 
 /// Flags without a value.
-const SWITCHES: [&str; 7] = [
+const SWITCHES: [&str; 8] = [
     "--interactive",
     "--train",
     "--distributed",
@@ -20,6 +20,7 @@ const SWITCHES: [&str; 7] = [
     "--preemptible",
     "--non-preemptible",
     "--spread",
+    "--apart",
 ];
 /// Flags with a value.
 const VALUED: [&str; 22] = [
@@ -145,6 +146,10 @@ impl Parser {
             "--inference" => Kind::Inference,
             "--spread" => {
                 flags.spread = Spread::Spread;
+                return;
+            }
+            "--apart" => {
+                flags.spread = Spread::Apart;
                 return;
             }
             preemptible => {
