@@ -204,6 +204,9 @@ pub struct WorkloadRequest {
     /// Whether workers go to as many nodes as possible.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub spread: bool,
+    /// Whether no two workers may be on one node; it waits until there are enough.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
     /// Folders of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountRequest>,

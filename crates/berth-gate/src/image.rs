@@ -278,6 +278,7 @@ fn request(workload: &api::Workload, project: &str) -> WorkloadRequest {
         topology_required: topology.required,
         topology_preferred: topology.preferred,
         spread: spec.spread,
+        apart: spec.apart,
         mounts: folders.collect(),
         volumes: claims.collect(),
         ports: spec.ports.iter().filter_map(|port| u16::try_from(*port).ok()).collect(),

@@ -328,6 +328,7 @@ fn workload_spec(request: &WorkloadRequest, user: &str) -> Value {
         "nodeSelector": request.node_selector,
         "topology": topology,
         "spread": request.spread,
+        "apart": request.apart,
         "ports": request.ports,
         "serviceType": service.filter(|_| !request.ports.is_empty()),
         "volumes": claims.chain(folders).collect::<Vec<_>>(),

@@ -1940,6 +1940,11 @@ export interface components {
         /** @description What somebody wants to run. Everything but the project has a default. */
         WorkloadRequest: {
             /**
+             * @description Whether no two workers may be on one node; it waits until there are enough.
+             * @default false
+             */
+            apart?: boolean;
+            /**
              * @description Arguments of the command.
              * @default []
              */

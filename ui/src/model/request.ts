@@ -170,6 +170,7 @@ export const PARTS = {
     placeholder: 'node, or a label',
   },
   spread: { label: 'Workers go to as many nodes as possible', flag: '--spread', shape: shape.check },
+  apart: { label: 'No two workers on one node', flag: '--apart', shape: shape.check },
   environment: {
     label: 'Environment',
     flag: '-e',
@@ -265,7 +266,7 @@ export const MORE: { title: string; ids: PartId[] }[] = [
   { title: 'Resources', ids: ['gpu_memory', 'gpu_devices', 'gpu_models', 'cpu', 'memory', 'large_shm'] },
   {
     title: 'Place',
-    ids: ['node_pool', 'node_selector', 'topology_required', 'topology_preferred', 'spread'],
+    ids: ['node_pool', 'node_selector', 'topology_required', 'topology_preferred', 'spread', 'apart'],
   },
   {
     title: 'Process',

@@ -139,6 +139,9 @@ pub(crate) struct SubmitArgs {
     /// Workers go to as many nodes as possible
     #[arg(long, help_heading = "Place")]
     pub(crate) spread: bool,
+    /// No two workers on one node: it waits until there are enough nodes
+    #[arg(long, help_heading = "Place")]
+    pub(crate) apart: bool,
 
     /// What runs instead of the image's own command; also written as `-- CMD ARGS`
     // The releases after the report made it a switch whose command follows `--`; both are understood.

@@ -94,6 +94,7 @@ fn lower_amounts(arguments: &SubmitArgs, request: &mut WorkloadRequest) {
     set(&mut request.topology_required, &arguments.topology);
     set(&mut request.topology_preferred, &arguments.topology_preferred);
     request.spread |= arguments.spread;
+    request.apart |= arguments.apart;
 }
 
 /// The report writes `--command CMD --args ARG`; today one writes `-- CMD ARG`. A command by flag makes what follows `--`

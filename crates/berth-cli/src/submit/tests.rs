@@ -181,7 +181,7 @@ fn todays_flags_become_a_request() {
         json(
             "berth submit --name-prefix sweep -p a -i t --gpu-memory 8Gi --gpu-devices 2 --gpu-models A100,H100 --cpu 0.5 \
              --memory 1Gi --workers 4 --min-workers 2 --priority high --preemptible --max-run-time 2h --backoff-limit 0 \
-             --node-pool fast --node-selector zone=a --topology rack --topology-preferred node --spread -e A=b=c \
+             --node-pool fast --node-selector zone=a --topology rack --topology-preferred node --spread --apart -e A=b=c \
              --grace 90s --runtime docker --working-dir /w --progress-pattern (?<epoch>x) -v /a:/b:ro -s nodeport \
              --port 80:8080 --large-shm --host-network --privileged"
         ),
@@ -189,7 +189,7 @@ fn todays_flags_become_a_request() {
             "gpu_memory": 8_589_934_592u64, "gpu_devices": 2, "gpu_models": ["A100", "H100"], "cpu": 0.5,
             "memory": 1_073_741_824, "workers": 4, "min_workers": 2, "priority": "high", "preemptible": true,
             "max_run_secs": 7200, "backoff_limit": 0, "node_pool": "fast", "node_selector": {"zone": "a"},
-            "topology_required": "rack", "topology_preferred": "node", "spread": true, "environment": {"A": "b=c"},
+            "topology_required": "rack", "topology_preferred": "node", "spread": true, "apart": true, "environment": {"A": "b=c"},
             "grace_secs": 90, "runtime": "docker", "working_dir": "/w", "progress_pattern": "(?<epoch>x)",
             "mounts": [{"source": "/a", "target": "/b", "read_only": true}], "service_type": "nodeport",
             "ports": [8080], "large_shm": true, "host_network": true, "privileged": true})

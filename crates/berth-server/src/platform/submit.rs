@@ -200,7 +200,7 @@ impl Platform {
             pool,
             selector: Selector(selector.collect::<BTreeMap<_, _>>()),
             topology,
-            spread: if request.spread { Spread::Spread } else { Spread::Pack },
+            spread: Spread::asked(request.spread, request.apart),
             priority,
             preemptible,
             max_run,
