@@ -142,7 +142,7 @@ pub fn workload_spec(
             required: topology.required.as_ref().map(level),
             preferred: topology.preferred.as_ref().map(level),
         },
-        spread: if spec.spread { Spread::Spread } else { Spread::Pack },
+        spread: Spread::asked(spec.spread, spec.apart),
         priority,
         preemptible,
         max_run,

@@ -34,11 +34,11 @@ pub fn template(workload: &api::Workload) -> Result<Option<Template>, Refusal> {
             "it is `berth`",
         ),
         ("nodeSelector", spec.node_selector.is_some(), "write it in nodeSelector of the workload"),
-        ("affinity", spec.affinity.is_some(), "use nodeSelector, topology and spread of the workload"),
+        ("affinity", spec.affinity.is_some(), "use nodeSelector, topology, spread and apart of the workload"),
         (
             "topologySpreadConstraints",
             spec.topology_spread_constraints.is_some(),
-            "use topology and spread of the workload",
+            "use topology, spread and apart of the workload",
         ),
         ("resourceClaims", spec.resource_claims.is_some(), "ask with gpus or gpuMemory"),
         ("resources", spec.resources.is_some(), "use cpu and memory of the workload"),

@@ -8,6 +8,7 @@ use crate::{
     seen::{
         Key,
         claim::ClaimSeen,
+        native::NativeGroupSeen,
         node::{NodeSeen, SliceSeen},
         objects::{
             ClaimObject, NamespaceObject, NodeObject, PodGroupObject, PodObject, SliceObject,
@@ -302,10 +303,7 @@ followed!(
 followed!(
     PodGroupObject,
     "/apis/scheduling.k8s.io/v1alpha2/podgroups",
-    |group| {
-        let min = group.spec.scheduling_policy.gang.as_ref().map_or(1, |gang| gang.min_count.max(1));
-        Some(Seen::NativeGroup { key: group.key(), min })
-    },
+    |group| Some(Seen::NativeGroup(Box::new(NativeGroupSeen::of(group)))),
     |group| Seen::NativeGroupGone(group.key())
 );
 

@@ -31,6 +31,8 @@ fn pods_of_anybody_are_placed_as_they_should_be() {
         let operator = Operator::start(&client);
         jobs_and_deployments_are_placed_pod_by_pod(&client).await;
         a_group_by_labels_starts_together(&client).await;
+        pods_are_near_and_apart_as_they_say(&client).await;
+        pods_at_one_port_have_a_node_each(&client).await;
         a_native_group_starts_together(&client).await;
         claims_of_templates_share_a_device(&client).await;
         whoever_cannot_be_placed_is_told_why(&client).await;
@@ -93,6 +95,46 @@ async fn a_group_by_labels_starts_together(client: &Client) {
     nodes.sort();
     nodes.dedup();
     assert_eq!(nodes.len(), 3, "eight GPUs each, so a node each: {nodes:?}");
+    clear(&team).await;
+}
+
+/// What Pods say of each other, as the API server gives it back.
+async fn pods_are_near_and_apart_as_they_say(client: &Client) {
+    let team = Team::new(client, "beside", 32).await;
+    let member = |group: &str, kind: &str| {
+        let own = json!({ "matchLabels": { "berth.dev/group": group } });
+        json!({
+            "metadata": { "labels": { "berth.dev/group": group }, "annotations": { "berth.dev/group-size": "3" } },
+            "spec": { "affinity": { kind: { "requiredDuringSchedulingIgnoredDuringExecution": [
+                { "topologyKey": "kubernetes.io/hostname", "labelSelector": own },
+            ] } } },
+        })
+    };
+    for (group, kind, nodes) in [("apart", "podAntiAffinity", 3), ("near", "podAffinity", 1)] {
+        for index in 0..3 {
+            team.create::<Pod>(pod(&format!("{group}{index}"), 1, member(group, kind))).await;
+        }
+        let mut found = team.until_bound(&format!("berth.dev/group={group}"), 3).await;
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), nodes, "{group}: {found:?}");
+    }
+    clear(&team).await;
+}
+
+/// A port of a node is had by one Pod at a time, also by Pods that are decided at once.
+async fn pods_at_one_port_have_a_node_each(client: &Client) {
+    let team = Team::new(client, "ports", 32).await;
+    let ports = json!([{ "containerPort": 80, "hostPort": 8088 }]);
+    for index in 0..3 {
+        let mut one = pod(&format!("port{index}"), 1, json!({ "metadata": { "labels": { "at": "port" } } }));
+        one["spec"]["containers"][0]["ports"] = ports.clone();
+        team.create::<Pod>(one).await;
+    }
+    let mut found = team.until_bound("at=port", 3).await;
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 3, "{found:?}");
     clear(&team).await;
 }
 

@@ -150,7 +150,11 @@ fn any_spec(random: &mut SplitMix64, projects: u64, name: &str) -> WorkloadSpec 
         pool: default_pool(),
         selector: Selector(BTreeMap::new()),
         topology: Topology::default(),
-        spread: if random.percent(10) { Spread::Spread } else { Spread::Pack },
+        spread: match random.below(20) {
+            0 | 1 => Spread::Spread,
+            2 | 3 => Spread::Apart,
+            _ => Spread::Pack,
+        },
         priority: kind.priority(preemptible) + if random.percent(20) { 5 } else { 0 },
         preemptible,
         max_run: None,

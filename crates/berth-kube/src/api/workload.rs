@@ -65,7 +65,7 @@ pub enum Restart {
 
 /// Fields that say what runs and where it may. They are part of its Pods, so they are as they were submitted until it
 /// is suspended.
-const FROZEN: [&str; 34] = [
+const FROZEN: [&str; 35] = [
     "image",
     "command",
     "args",
@@ -89,6 +89,7 @@ const FROZEN: [&str; 34] = [
     "nodeSelector",
     "topology",
     "spread",
+    "apart",
     "ports",
     "serviceType",
     "ingressHost",
@@ -271,6 +272,9 @@ pub struct WorkloadSpec {
     /// Whether its workers go to as many nodes as possible.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spread: bool,
+    /// Whether no two of its workers may be on one node; it waits until there are enough.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
     /// Ports it listens on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(range(min = 1, max = 65_535)), extend("x-kubernetes-list-type" = "set"))]

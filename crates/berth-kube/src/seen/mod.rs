@@ -4,8 +4,10 @@
 //! API server --JSON--> objects --reduce--> Seen --> World
 //! ```
 
+pub(crate) mod beside;
 pub(crate) mod claim;
 pub(crate) mod maker;
+pub(crate) mod native;
 pub(crate) mod node;
 pub(crate) mod nodes_for;
 pub(crate) mod objects;

@@ -1,5 +1,6 @@
 //! Which nodes a Pod may use: selectors, affinity, tolerations, and what a node must have of things nobody shares.
 
+use super::beside::HostPort;
 use super::objects::{Expression, NodeTerm, NodeTerms, Taint, Texts, Toleration};
 use std::collections::BTreeMap;
 
@@ -16,6 +17,8 @@ pub(crate) struct NodesFor {
     volumes: Vec<NodeTerms>,
     /// Bytes of local disk that one Pod asks for; held against all that a node has.
     disk: u64,
+    /// Ports that nobody may have there yet.
+    ports: Vec<HostPort>,
 }
 
 /// A node as demands see it.
@@ -41,7 +44,7 @@ impl NodesFor {
             .collect();
         tolerations.sort_unstable();
         tolerations.dedup();
-        Self { labels: labels.clone(), terms, tolerations, disk, volumes: Vec::new() }
+        Self { labels: labels.clone(), terms, tolerations, disk, volumes: Vec::new(), ports: Vec::new() }
     }
 
     /// The same with volumes that can be reached from some nodes only.
@@ -49,6 +52,20 @@ impl NodesFor {
         volumes.sort_unstable();
         volumes.dedup();
         Self { volumes, ..self.clone() }
+    }
+
+    /// The same with ports that must be free.
+    pub(crate) fn with_ports(self, ports: &[HostPort]) -> Self {
+        Self { ports: ports.to_vec(), ..self }
+    }
+
+    pub(crate) fn wants_ports(&self) -> bool {
+        !self.ports.is_empty()
+    }
+
+    /// Whether none of the ports is in use on a node.
+    pub(crate) fn has_ports(&self, in_use: &BTreeMap<HostPort, u32>) -> bool {
+        self.ports.iter().all(|port| !in_use.contains_key(port))
     }
 
     /// Whether a node is one of them.
@@ -92,7 +109,7 @@ fn term_accepts(term: &NodeTerm, node: &NodeTraits) -> bool {
             .all(|asked| asked.key == "metadata.name" && holds(asked, Some(&node.name)))
 }
 
-fn holds(asked: &Expression, found: Option<&String>) -> bool {
+pub(super) fn holds(asked: &Expression, found: Option<&String>) -> bool {
     let among = |found: &String| asked.values.contains(found);
     match (asked.operator.as_str(), found) {
         ("In", Some(found)) => among(found),

@@ -90,6 +90,8 @@ pub(crate) struct PodSpec {
     pub(crate) topology_spread_constraints: Vec<SpreadConstraint>,
     pub(crate) containers: Vec<Container>,
     pub(crate) init_containers: Vec<Container>,
+    /// What all containers have together, where somebody said that.
+    pub(crate) resources: Resources,
     pub(crate) overhead: Texts,
     pub(crate) resource_claims: Vec<PodClaim>,
     pub(crate) scheduling_gates: Vec<serde::de::IgnoredAny>,
@@ -119,6 +121,14 @@ pub(crate) struct Container {
     pub(crate) security_context: Option<SecurityContext>,
     pub(crate) resources: Resources,
     pub(crate) restart_policy: Option<String>,
+    pub(crate) ports: Vec<ContainerPort>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerPort {
+    pub(crate) host_port: u16,
+    pub(crate) protocol: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -182,6 +192,8 @@ pub(crate) struct Toleration {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SpreadConstraint {
     pub(crate) when_unsatisfiable: String,
+    pub(crate) topology_key: String,
+    pub(crate) label_selector: LabelSelector,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -224,7 +236,33 @@ pub(crate) struct Expression {
 #[serde(default)]
 pub(crate) struct PodAffinity {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub(crate) required: Vec<serde::de::IgnoredAny>,
+    pub(crate) required: Vec<PodTerm>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+    pub(crate) preferred: Vec<WeightedPodTerm>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WeightedPodTerm {
+    pub(crate) weight: i32,
+    pub(crate) pod_affinity_term: PodTerm,
+}
+
+/// Pods that another Pod wants to be near to or far from.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodTerm {
+    pub(crate) label_selector: LabelSelector,
+    pub(crate) topology_key: String,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) namespace_selector: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LabelSelector {
+    pub(crate) match_labels: Texts,
+    pub(crate) match_expressions: Vec<Expression>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -419,6 +457,19 @@ pub(crate) struct PodGroupObject {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodGroupSpec {
     pub(crate) scheduling_policy: GroupPolicy,
+    pub(crate) scheduling_constraints: GroupConstraints,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GroupConstraints {
+    pub(crate) topology: Vec<GroupTopology>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GroupTopology {
+    pub(crate) key: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -2,9 +2,10 @@
 
 use super::{
     Key, Refusal, Text,
+    beside::{Beside, HostPort, host_ports},
     maker::MakerRef,
     nodes_for::NodesFor,
-    objects::{Container, PodObject, PodSpec},
+    objects::{Container, PodObject, PodSpec, Resources},
 };
 use crate::{guard, names, quantity};
 use berth_types::{Bytes, Cpu, DeviceShare, Kind, Share, Span, Time};
@@ -22,8 +23,14 @@ const GROUPS: [(&str, &str); 2] = [
 const ENDLESS: [&str; 3] = ["ReplicaSet", "ReplicationController", "StatefulSet"];
 
 /// How the reasons begin with which a node refuses a Pod that was bound to it.
-const TURNED_AWAY: [&str; 5] =
-    ["OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodeShutdown", "TopologyAffinityError"];
+const TURNED_AWAY: [&str; 6] = [
+    "OutOf",
+    "UnexpectedAdmissionError",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeShutdown",
+    "TopologyAffinityError",
+];
 
 /// A Pod, as far as it matters where something runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +56,10 @@ pub(crate) struct PodSeen {
     pub(crate) gpus: PodGpus,
     pub(crate) nodes_for: Arc<NodesFor>,
     pub(crate) member: Member,
+    /// What it wishes of those it starts with.
+    pub(crate) beside: Option<Box<Beside>>,
+    /// Ports of its node that it has for itself.
+    pub(crate) ports: Box<[HostPort]>,
     /// The pool of nodes it names.
     pub(crate) pool: Option<Text>,
     /// The project it names, which must be that of its namespace.
@@ -185,20 +196,13 @@ impl PodSeen {
                 Asked::default()
             }
         };
+        let member = member(&meta, &spec, &mut refuse);
+        let beside = Beside::of(&meta, &spec, &member).unwrap_or_else(|message| {
+            refuse("UnsupportedConstraint", message);
+            None
+        });
+        let ports = host_ports(&spec);
         let affinity = spec.affinity.as_ref();
-        let required =
-            |of: Option<&super::objects::PodAffinity>| of.is_some_and(|of| !of.required.is_empty());
-        if required(affinity.and_then(|affinity| affinity.pod_affinity.as_ref()))
-            || required(affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()))
-        {
-            refuse("UnsupportedConstraint", "Berth does not know required affinity between Pods; name a group, or a topology on a Workload".into());
-        }
-        if spec.topology_spread_constraints.iter().any(|one| one.when_unsatisfiable != "ScheduleAnyway") {
-            refuse(
-                "UnsupportedConstraint",
-                "Berth does not know spread constraints that must hold; use ScheduleAnyway".into(),
-            );
-        }
         let gpus = match claims(&spec, &status.resource_claim_statuses, &meta.namespace) {
             Ok(None) => asked.gpus.map_or(PodGpus::None, PodGpus::Counted),
             Ok(Some(_)) if asked.gpus.is_some() => {
@@ -255,9 +259,13 @@ impl PodSeen {
             }
         });
         let volumes: Vec<Text> = volumes.collect();
+        let nodes_for = NodesFor::new(&spec.node_selector, terms, &spec.tolerations, asked.disk);
+        let nodes_for = nodes_for.with_ports(&ports);
         Self {
             beyond: Beyond::of(&spec),
-            member: member(&meta, &spec, &mut refuse),
+            member,
+            beside,
+            ports,
             volumes,
             uid: meta.uid.as_str().into(),
             key: Key::new(&meta.namespace, &meta.name),
@@ -276,7 +284,7 @@ impl PodSeen {
             cpu: asked.cpu,
             memory: asked.memory,
             gpus,
-            nodes_for: Arc::new(NodesFor::new(&spec.node_selector, terms, &spec.tolerations, asked.disk)),
+            nodes_for: Arc::new(nodes_for),
             pool: annotation(names::NODE_POOL).map(|text| text.as_str().into()),
             project: annotation(names::PROJECT).map(|text| text.as_str().into()),
             kind,
@@ -401,6 +409,17 @@ impl Sum {
         }
     }
 
+    /// The same, where nothing is said of the Pod as a whole; what is said of it comes before what containers ask for.
+    fn or_as_a_whole(self, said: &Resources) -> Result<Self, String> {
+        let whole = amounts(&said.requests)?;
+        let said = |name: &str| said.requests.contains_key(name);
+        Ok(Self {
+            cpu: if said("cpu") { whole.cpu } else { self.cpu },
+            memory: if said("memory") { whole.memory } else { self.memory },
+            ..self
+        })
+    }
+
     fn max(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.max(other.cpu),
@@ -412,7 +431,7 @@ impl Sum {
 }
 
 /// As Kubernetes counts: containers together with those that run beside them from the start, or one that runs before,
-/// whichever is more.
+/// whichever is more; or what is said of the Pod as a whole.
 fn asked(spec: &PodSpec) -> Result<Asked, String> {
     let mut before = Sum::default();
     let mut beside = Sum::default();
@@ -431,7 +450,7 @@ fn asked(spec: &PodSpec) -> Result<Asked, String> {
         together = together.plus(sum(container)?);
     }
     let overhead = amounts(&spec.overhead)?;
-    let sum = together.max(before).plus(overhead);
+    let sum = together.max(before).or_as_a_whole(&spec.resources)?.plus(overhead);
     let gpus =
         u8::try_from(sum.gpus).map_err(|_| format!("{} of {} on one node", sum.gpus, names::COUNTED_GPU))?;
     Ok(Asked {

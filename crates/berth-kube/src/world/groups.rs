@@ -13,7 +13,7 @@ use crate::{
 };
 use berth_types::{
     AfterStop, Completed, DeviceShare, GpuRequest, Name, Phase, Place, Request, Selector, Span, Spread, Task,
-    Tasks, Time, Topology, Workload, WorkloadId, WorkloadSpec, default_pool,
+    Tasks, Time, Workload, WorkloadId, WorkloadSpec, default_pool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use std::{
@@ -144,15 +144,15 @@ impl World {
         // Labels can change; with whom a Pod starts cannot.
         match self.pods.get(&uid) {
             Some(before) => pod.member = before.member.clone(),
-            None => self.resolve(&mut pod.member),
+            None => self.resolve(&pod.key.namespace, &mut pod.member),
         }
         let before = self.pods.insert(uid.clone(), Arc::new(pod));
         let pod = Arc::clone(&self.pods[&uid]);
         let occupies = |pod: &PodSeen| pod.node.clone().filter(|_| !pod.is_over());
         let (was, is) = (before.as_deref().and_then(occupies), occupies(&pod));
         if was != is {
-            was.iter().for_each(|node| self.count_pod(node, false));
-            is.iter().for_each(|node| self.count_pod(node, true));
+            was.iter().zip(&before).for_each(|(node, before)| self.count_pod(node, before, false));
+            is.iter().for_each(|node| self.count_pod(node, &pod, true));
         }
         let known = before.as_ref().is_some_and(|before| self.by_key.contains_key(&group_key(before)));
         // What is over when it is first seen is of interest to the Workload it belongs to, and to nobody else.
@@ -189,7 +189,7 @@ impl World {
     pub(super) fn on_pod_gone(&mut self, uid: &Text) {
         let Some(pod) = self.pods.remove(uid) else { return };
         if let Some(node) = pod.node.as_ref().filter(|_| !pod.is_over()) {
-            self.count_pod(node, false);
+            self.count_pod(node, &pod, false);
         }
         if let PodGpus::Claimed(key) = &pod.gpus {
             self.claim_users.remove(key);
@@ -348,6 +348,9 @@ impl World {
             demand(&mut spec.selector, nodes::DEVICES_LABEL, nodes::PUBLISHED.into());
         }
         let nodes_for = self.nodes_for_workload(&workload, bound)?;
+        if nodes_for.wants_ports() {
+            spec.spread = Spread::Apart;
+        }
         let label = self.hold_demand(id, &nodes_for);
         demand(&mut spec.selector, &label, nodes::yes());
         Ok(self.with_phase(id, spec))
@@ -380,12 +383,7 @@ impl World {
         }
         let there = pods.iter().filter(|pod| !pod.gated).count() as u32;
         let min = match &group.key {
-            GroupKey::Native(key) => *self.native.get(key).ok_or_else(|| {
-                Refusal::new(
-                    "NoGroup",
-                    format!("there is no PodGroup {} that says how many Pods start together", key.name),
-                )
-            })?,
+            GroupKey::Native(key) => self.native_size(key)?,
             GroupKey::Named(_) => pods.iter().map(|pod| group_min(pod)).max().unwrap_or(1),
             GroupKey::Unread(_) | GroupKey::Made { .. } => self.size_by_maker(id, there)?,
             _ => 1,
@@ -426,6 +424,10 @@ impl World {
         let tasks = Tasks::new(min.max(1), there.max(min)).ok_or_else(|| {
             Refusal::new("GroupTooLarge", format!("{there} Pods in one group; at most {} can be", Tasks::MAX))
         })?;
+        let layout = self.layout_of(&self.groups[&id].key, &pods);
+        // What is on nodes already is where it is.
+        let (topology, spread) =
+            layout.or_else(|refusal| if bound { Ok(Default::default()) } else { Err(refusal) })?;
         let spec = WorkloadSpec {
             name: group_name(&self.groups[&id], &first),
             project,
@@ -435,8 +437,8 @@ impl World {
             tasks,
             pool,
             selector,
-            topology: Topology::default(),
-            spread: Spread::Pack,
+            topology,
+            spread,
             priority: pods.iter().map(|pod| pod.priority).min().unwrap_or(0),
             preemptible: pods.iter().all(|pod| pod.preemptible),
             max_run: None,
@@ -677,6 +679,7 @@ impl World {
     /// Nothing is left of a group: nobody asks for it any more.
     pub(super) fn drop_group(&mut self, id: WorkloadId) {
         let Some(group) = self.groups.remove(&id) else { return };
+        self.promised_ports.forget(id);
         self.by_key.remove(&group.key);
         self.leave_maker(&group.key, id);
         if let Some(demand) = &group.demand {

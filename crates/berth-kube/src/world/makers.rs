@@ -54,7 +54,8 @@ pub(crate) fn makers_of(seen: &[Seen]) -> BTreeSet<MakerKey> {
 
 impl World {
     /// Says with which part of its maker's Pods a Pod starts, if that is known.
-    pub(super) fn resolve(&self, member: &mut Member) {
+    pub(super) fn resolve(&self, namespace: &Text, member: &mut Member) {
+        self.resolve_native(namespace, member);
         let Member::Made(made) = member else { return };
         made.part = match self.makers.found(&made.maker) {
             Some(Ok(seen)) => match seen.part_of(&made.role) {
@@ -159,22 +160,28 @@ impl World {
 
     /// Pods whose maker was unread go to the groups they belong to. None of them was started, so nothing is under way.
     fn part_group(&mut self, id: WorkloadId) {
-        let mut pods: Vec<Arc<PodSeen>> =
+        let pods: Vec<Arc<PodSeen>> =
             self.groups[&id].pods.iter().filter_map(|uid| self.pods.get(uid)).cloned().collect();
         let is_parted = |pod: &Arc<PodSeen>| {
             let mut member = pod.member.clone();
-            self.resolve(&mut member);
+            self.resolve(&pod.key.namespace, &mut member);
             !matches!(&member, Member::Made(made) if made.part.is_none())
         };
-        if !pods.iter().all(is_parted) {
-            return;
+        if pods.iter().all(is_parted) {
+            self.part_pods(id);
         }
+    }
+
+    /// Pods that waited to hear with whom they start go to the groups they belong to.
+    pub(super) fn part_pods(&mut self, id: WorkloadId) {
+        let mut pods: Vec<Arc<PodSeen>> =
+            self.groups[&id].pods.iter().filter_map(|uid| self.pods.get(uid)).cloned().collect();
         self.forget_in_engine(id);
         self.drop_group(id);
         pods.sort_by(|one, other| (one.created, &one.key).cmp(&(other.created, &other.key)));
         for pod in pods {
             let mut pod = PodSeen::clone(&pod);
-            self.resolve(&mut pod.member);
+            self.resolve(&pod.key.namespace.clone(), &mut pod.member);
             self.pods.insert(pod.uid.clone(), Arc::new(pod.clone()));
             self.join_group(&pod);
         }

@@ -7,6 +7,7 @@
 //! Seen --take--> nodes, owners, groups --settle--> Change --> engine --plan--> Action --> Effect
 //! ```
 
+mod beside;
 mod clear;
 mod groups;
 mod makers;
@@ -28,12 +29,14 @@ use crate::seen::{
     Key, Refusal, Text,
     claim::ClaimSeen,
     maker::{MakerKey, MakerSeen},
+    native::NativeGroupSeen,
     node::{NodeSeen, SliceSeen},
     pod::PodSeen,
     volume::{StorageClassSeen, VolumeClaimSeen, VolumeSeen},
 };
 use berth_engine::Engine;
 use berth_types::{Action, Change, Policy, ProjectId, Span, State, Time, WorkloadId};
+use beside::PromisedPorts;
 use groups::{Group, GroupKey};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -54,10 +57,7 @@ pub(crate) enum Seen {
     PodGone(Text),
     Claim(Box<ClaimSeen>),
     ClaimGone(Key),
-    NativeGroup {
-        key: Key,
-        min: u32,
-    },
+    NativeGroup(Box<NativeGroupSeen>),
     NativeGroupGone(Key),
     Namespace,
     NamespaceGone(Text),
@@ -172,7 +172,8 @@ pub(crate) struct World {
     pools: BTreeMap<Text, Arc<crate::api::NodePool>>,
     pub(crate) owners: owners::Owners,
     claims: HashMap<Key, ClaimSeen>,
-    native: HashMap<Key, u32>,
+    native: HashMap<Key, NativeGroupSeen>,
+    promised_ports: PromisedPorts,
     makers: makers::Makers,
     pub(crate) volumes: volumes::Volumes,
     pub(crate) pods: HashMap<Text, Arc<PodSeen>>,
@@ -218,6 +219,7 @@ impl World {
             owners: owners::Owners::default(),
             claims: HashMap::new(),
             native: HashMap::new(),
+            promised_ports: PromisedPorts::default(),
             makers: makers::Makers::default(),
             volumes: volumes::Volumes::default(),
             pods: HashMap::new(),
@@ -323,10 +325,7 @@ impl World {
                 self.touch_claim(&key);
                 self.claims.remove(&key);
             }
-            Seen::NativeGroup { key, min } => {
-                self.touch_native(&key);
-                self.native.insert(key, min);
-            }
+            Seen::NativeGroup(group) => self.on_native_group(*group),
             Seen::NativeGroupGone(key) => {
                 self.touch_native(&key);
                 self.native.remove(&key);
@@ -416,7 +415,7 @@ fn first_look_order(seen: &Seen) -> (u8, u64, String) {
         // As people count: node2 before node10.
         Seen::Node(node) => (4, node.traits.name.len() as u64, node.traits.name.clone()),
         Seen::Claim(claim) => (5, 0, claim.key.to_string()),
-        Seen::NativeGroup { key, .. } => (6, 0, key.to_string()),
+        Seen::NativeGroup(group) => (6, 0, group.key.to_string()),
         Seen::Maker { maker, .. } => (6, 1, maker.to_string()),
         Seen::StorageClass(class) => (6, 2, class.name.to_string()),
         Seen::Volume(volume) => (6, 3, volume.name.to_string()),

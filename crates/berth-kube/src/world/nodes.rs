@@ -8,6 +8,7 @@ use crate::{
     pods::{ClaimedGpu, NodeGpus, SeatNode},
     seen::{
         Text,
+        beside::HostPort,
         node::{NodeSeen, PublishedDevice, SliceSeen},
         nodes_for::{NodeTraits, NodesFor},
         pod::PodSeen,
@@ -46,6 +47,8 @@ pub(crate) struct NodeEntry {
     tenants: BTreeSet<WorkloadId>,
     /// Pods that are here and not over.
     pub(crate) pods: u64,
+    /// Ports of the node that they have, and how many of them each.
+    ports: BTreeMap<HostPort, u32>,
 }
 
 impl NodeEntry {
@@ -58,6 +61,17 @@ impl NodeEntry {
             told: None,
             tenants: BTreeSet::new(),
             pods: 0,
+            ports: BTreeMap::new(),
+        }
+    }
+
+    fn count_ports(&mut self, ports: &[HostPort], came: bool) {
+        for port in ports {
+            let users = self.ports.entry(*port).or_default();
+            *users = if came { *users + 1 } else { users.saturating_sub(1) };
+            if *users == 0 {
+                self.ports.remove(port);
+            }
         }
     }
 
@@ -100,8 +114,11 @@ impl World {
         if is_new {
             // Pods may be known before their node is.
             let here = |pod: &&Arc<PodSeen>| pod.node.as_ref() == Some(&name) && !pod.is_over();
-            let pods = self.pods.values().filter(here).count() as u64;
-            self.entry_of(&name).pods = pods;
+            let here: Vec<Arc<PodSeen>> = self.pods.values().filter(here).cloned().collect();
+            let entry = self.entry_of(&name);
+            entry.pods = here.len() as u64;
+            entry.ports.clear();
+            here.iter().for_each(|pod| entry.count_ports(&pod.ports, true));
         }
         self.tell_node(&name);
         if is_new && self.nodes[&name].pods > 0 {
@@ -276,7 +293,7 @@ impl World {
             labels.insert(POOL_LABEL.into(), pool);
         }
         for (demand, known) in &self.demands.known {
-            if demand.accept(&seen.traits) {
+            if demand.accept(&seen.traits) && demand.has_ports(&entry.ports) {
                 labels.insert(known.label.clone(), yes());
             }
         }
@@ -338,12 +355,15 @@ impl World {
     }
 
     /// A Pod came to a node, or is over there.
-    pub(super) fn count_pod(&mut self, node: &Text, came: bool) {
+    pub(super) fn count_pod(&mut self, node: &Text, pod: &PodSeen, came: bool) {
         let Some(entry) = self.nodes.get_mut(node) else { return };
+        entry.count_ports(&pod.ports, came);
+        // What was promised is had, or is not wanted any more.
+        self.promised_ports.settle(node, &pod.ports);
         entry.pods = if came { entry.pods + 1 } else { entry.pods.saturating_sub(1) };
         let full = entry.seen.as_ref().is_some_and(|seen| entry.pods >= seen.pods);
         let told_open = entry.told.as_ref().is_some_and(|told| told.condition == NodeCondition::Ready);
-        if full == told_open {
+        if full == told_open || !pod.ports.is_empty() {
             self.tell_node(node);
         }
     }

@@ -370,6 +370,7 @@ impl World {
                 self.undo_turns(id, &failure);
             }
             Err(failure) => {
+                self.promised_ports.forget(id);
                 tracing::info!(group = ?group.key, run, message = failure.message, "a start is refused and tried again");
                 group.refused_starts += 1;
                 let until = now + back_off(group.refused_starts);

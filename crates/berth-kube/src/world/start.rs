@@ -98,10 +98,12 @@ impl World {
             }
             _ => self.waiting_pods(id, places),
         };
+        let tasks = tasks.ok_or_else(|| Refusal::new("GroupIncomplete", "Pods went while it was to start"));
+        let tasks = tasks.and_then(|tasks| self.promise_ports(id, &tasks).map(|()| tasks));
         let make = self.to_make(id);
         let group = self.groups.get_mut(&id).expect("a group that is looked at");
         match tasks {
-            Some(tasks) => {
+            Ok(tasks) => {
                 for task in &tasks {
                     let pod = task.waiting.as_ref().map(|pod| pod.uid.clone());
                     let rank = Rank { pod, ordered: true, index: task.index, ..Rank::default() };
@@ -110,15 +112,15 @@ impl World {
                 group.starting = true;
                 self.effects.push(Effect::Start(StartOrder { workload: id, run: group.run, make, tasks }));
             }
-            // Pods went since they were counted. Some time passes before the next try, or the same would be decided for ever.
-            None if more => {
+            // Some time passes before the next try, or the same would be decided for ever.
+            Err(_) if more => {
                 for place in places {
                     let (rank, outcome) = (place.rank, TaskOutcome::Lost);
                     self.must(&Change::Ended { workload: id, rank, outcome, at: now });
                 }
             }
-            None => {
-                group.refusal = Some(Refusal::new("GroupIncomplete", "Pods went while it was to start"));
+            Err(refusal) => {
+                group.refusal = Some(refusal);
                 group.not_before = Some(now + Span::secs(1));
                 self.due.insert((now + Span::secs(1), id));
                 self.must(&Change::Refused { workload: id, at: now });

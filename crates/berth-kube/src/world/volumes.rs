@@ -6,7 +6,7 @@
 //! any other claim            --> the Pod waits, and says for which
 //! ```
 
-use super::World;
+use super::{World, beside::ports_of};
 use crate::{
     api, guard,
     seen::{
@@ -256,7 +256,7 @@ impl World {
             Err(_) if bound => Vec::new(),
             volumes => volumes?,
         };
-        Ok(Arc::new(tolerated(workload)?.with_volumes(volumes)))
+        Ok(Arc::new(tolerated(workload)?.with_ports(&ports_of(workload)).with_volumes(volumes)))
     }
 
     /// Claims whose volumes are to be made when a Pod that uses them has its node.

@@ -340,6 +340,7 @@ pub(crate) fn workload_json(spec: &WorkloadSpec) -> Value {
         "gracePeriod": "1s",
         "backoffLimit": spec.retry_limit.min(100),
         "spread": spec.spread == Spread::Spread,
+        "apart": spec.spread == Spread::Apart,
     });
     match spec.request.gpu {
         GpuRequest::None => {}

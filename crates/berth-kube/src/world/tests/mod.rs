@@ -1,5 +1,6 @@
 //! The world by itself, with a cluster that does as it is told, or does not.
 
+mod beside;
 mod desk;
 mod makers;
 mod turns;
