@@ -287,6 +287,55 @@ async fn volumes_are_waited_for_reached_and_made(client: &Client) {
     let workloads: Api<Workload> = team.api();
     workloads.delete("own", &DeleteParams::default()).await.expect("it is there");
     clear(&team).await;
+    volumes_made_by_hand_are_chosen(client).await;
+}
+
+/// Disks of nodes, as administrators make them: each claim gets one where its Pod goes, and nobody gets another's.
+async fn volumes_made_by_hand_are_chosen(client: &Client) {
+    let team = Team::new(client, "disks", 32).await;
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let class = json!({
+        "metadata": { "name": "local" }, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let class = serde_json::from_value(class).expect("a class");
+    classes.create(&PostParams::default(), &class).await.expect("it is accepted");
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let claims: Api<PersistentVolumeClaim> = team.api();
+    let gang =
+        json!({ "metadata": { "labels": { "berth.dev/group": "disks", "berth.dev/group-size": "2" } } });
+    for name in ["disk1", "disk2"] {
+        team.create::<PersistentVolumeClaim>(claim(name, "local")).await;
+        let mut member = json!({ "spec": { "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": name } }] } });
+        merge(&mut member, gang.clone());
+        team.create::<Pod>(pod(&format!("on-{name}"), 1, member)).await;
+    }
+    team.until_told("on-disk1", "NoVolume").await;
+    for (name, size) in [("large", "9Gi"), ("first", "2Gi"), ("second", "2Gi")] {
+        let volume = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "capacity": { "storage": size }, "accessModes": ["ReadWriteMany"], "storageClassName": "local",
+                "local": { "path": "/disk" },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [
+                    { "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["node2"] }] },
+                ] } },
+            },
+        });
+        let volume = serde_json::from_value(volume).expect("a volume");
+        volumes.create(&PostParams::default(), &volume).await.expect("it is accepted");
+    }
+    assert_eq!(team.until_bound("berth.dev/group=disks", 2).await, ["node2", "node2"]);
+    let mut given = Vec::new();
+    for name in ["disk1", "disk2"] {
+        let claim = claims.get(name).await.expect("it is there");
+        given
+            .push(claim.spec.and_then(|spec| spec.volume_name).expect("a Pod that is bound has its volumes"));
+    }
+    given.sort();
+    given.dedup();
+    assert_eq!(given.len(), 2, "a volume each: {given:?}");
+    clear(&team).await;
 }
 
 /// The report's claims: one dataset by two interfaces, and a place for results. Somebody has made their volumes.

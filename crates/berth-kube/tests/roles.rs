@@ -286,8 +286,33 @@ async fn volumes(client: &Client) {
     });
     let volume = serde_json::from_value(volume).expect("a volume");
     volumes.create(&PostParams::default(), &volume).await.expect("it is accepted");
-    until("it is bound", async || {
-        pods.get("uses").await.is_ok_and(|pod| pod.spec.is_some_and(|spec| spec.node_name.is_some()))
-    })
-    .await;
+    let is_bound = async |name: &str| {
+        pods.get(name).await.is_ok_and(|pod| pod.spec.is_some_and(|spec| spec.node_name.is_some()))
+    };
+    until("it is bound", async || is_bound("uses").await).await;
+    // And one that was made by hand is given.
+    let class = json!({
+        "metadata": { "name": "local" }, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let class = serde_json::from_value(class).expect("a class");
+    classes.create(&PostParams::default(), &class).await.expect("it is accepted");
+    let claim = json!({
+        "metadata": { "name": "disk" },
+        "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": { "requests": size } },
+    });
+    let claim = serde_json::from_value(claim).expect("a claim");
+    claims.create(&PostParams::default(), &claim).await.expect("it is accepted");
+    let volume = json!({
+        "metadata": { "name": "disk" },
+        "spec": {
+            "capacity": size, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "nfs": { "server": "storage.example", "path": "/disk" },
+        },
+    });
+    let volume = serde_json::from_value(volume).expect("a volume");
+    volumes.create(&PostParams::default(), &volume).await.expect("it is accepted");
+    let uses = json!({ "volumes": [{ "name": "disk", "persistentVolumeClaim": { "claimName": "disk" } }] });
+    pods.create(&PostParams::default(), &pod("local", &uses)).await.expect("it is accepted");
+    until("it is bound", async || is_bound("local").await).await;
 }

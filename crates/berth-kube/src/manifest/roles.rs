@@ -29,7 +29,7 @@ const OPERATOR_RULES: [Rule; 26] = [
     ("", &["pods/binding", "pods/eviction"], &["create"]),
     ("", &["pods/status"], &["patch"]),
     // Volumes: where they can be reached, and for which node one is to be made.
-    ("", &["persistentvolumes"], SEE),
+    ("", &["persistentvolumes"], &["list", "patch", "watch"]),
     ("storage.k8s.io", &["storageclasses"], SEE),
     ("", &["persistentvolumeclaims"], &["get", "list", "patch", "watch"]),
     // Devices: the ledger of the node, then the claim.

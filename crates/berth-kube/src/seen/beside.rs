@@ -2,7 +2,6 @@
 //! where they speak of its own group, and nobody else. What must hold towards others cannot be honoured, and is refused.
 
 use super::{
-    nodes_for::holds,
     objects::{Container, Expression, LabelSelector, Meta, PodAffinity, PodSpec, PodTerm, SpreadConstraint},
     pod::Member,
 };
@@ -151,8 +150,6 @@ fn not_its_own(what: &str) -> String {
 /// The label by which a selector names the group of a Pod that it selects; none when it may select Pods of others.
 fn names_own_group(selector: &LabelSelector, meta: &Meta, member: &Member) -> Option<(String, String)> {
     let in_group = !matches!(member, Member::Alone | Member::Workload { .. });
-    let selects = selector.match_labels.iter().all(|(key, value)| meta.labels.get(key) == Some(value))
-        && selector.match_expressions.iter().all(|asked| holds(asked, meta.labels.get(&asked.key)));
     let one = |asked: &Expression| match (asked.operator.as_str(), asked.values.as_slice()) {
         ("In", [value]) => Some((asked.key.clone(), value.clone())),
         _ => None,
@@ -160,7 +157,7 @@ fn names_own_group(selector: &LabelSelector, meta: &Meta, member: &Member) -> Op
     let labels = selector.match_labels.iter().map(|(key, value)| (key.clone(), value.clone()));
     let mut pinned = labels.chain(selector.match_expressions.iter().filter_map(one));
     let named = pinned.find(|(key, _)| OF_A_GROUP.contains(&key.as_str()));
-    named.filter(|_| in_group && selects)
+    named.filter(|_| in_group && selector.selects(&meta.labels))
 }
 
 impl PodTerm {

@@ -1,7 +1,7 @@
 //! Which nodes a Pod may use: selectors, affinity, tolerations, and what a node must have of things nobody shares.
 
 use super::beside::HostPort;
-use super::objects::{Expression, NodeTerm, NodeTerms, Taint, Texts, Toleration};
+use super::objects::{Expression, LabelSelector, NodeTerm, NodeTerms, Taint, Texts, Toleration};
 use std::collections::BTreeMap;
 
 /// Tolerations that Kubernetes gives to every Pod; they say for how long it stays, not where it goes.
@@ -71,16 +71,25 @@ impl NodesFor {
     /// Whether a node is one of them.
     pub(crate) fn accept(&self, node: &NodeTraits) -> bool {
         self.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-            && self
-                .terms
-                .iter()
-                .chain(&self.volumes)
-                .all(|terms| terms.node_selector_terms.iter().any(|term| term_accepts(term, node)))
+            && all_accept(self.terms.iter().chain(&self.volumes), node)
             && node.taints.iter().all(|taint| {
                 !bars(taint) || self.tolerations.iter().any(|toleration| tolerates(toleration, taint))
             })
             && self.disk <= node.disk
     }
+}
+
+impl LabelSelector {
+    /// Whether it selects what has these labels.
+    pub(super) fn selects(&self, labels: &Texts) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|asked| holds(asked, labels.get(&asked.key)))
+    }
+}
+
+/// Whether a node meets all of these.
+pub(crate) fn all_accept<'a>(mut terms: impl Iterator<Item = &'a NodeTerms>, node: &NodeTraits) -> bool {
+    terms.all(|terms| terms.node_selector_terms.iter().any(|term| term_accepts(term, node)))
 }
 
 /// Whether a taint keeps new Pods away.
@@ -109,7 +118,7 @@ fn term_accepts(term: &NodeTerm, node: &NodeTraits) -> bool {
             .all(|asked| asked.key == "metadata.name" && holds(asked, Some(&node.name)))
 }
 
-pub(super) fn holds(asked: &Expression, found: Option<&String>) -> bool {
+fn holds(asked: &Expression, found: Option<&String>) -> bool {
     let among = |found: &String| asked.values.contains(found);
     match (asked.operator.as_str(), found) {
         ("In", Some(found)) => among(found),

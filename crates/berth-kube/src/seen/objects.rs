@@ -258,7 +258,7 @@ pub(crate) struct PodTerm {
     pub(crate) namespace_selector: Option<serde::de::IgnoredAny>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct LabelSelector {
     pub(crate) match_labels: Texts,
@@ -496,7 +496,7 @@ pub(crate) struct NamespaceObject {
 pub(crate) struct VolumeClaimObject {
     pub(crate) metadata: Meta,
     pub(crate) spec: VolumeClaimSpec,
-    pub(crate) status: VolumeClaimStatus,
+    pub(crate) status: VolumePhase,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -505,11 +505,14 @@ pub(crate) struct VolumeClaimSpec {
     pub(crate) volume_name: String,
     pub(crate) storage_class_name: Option<String>,
     pub(crate) access_modes: Vec<String>,
+    pub(crate) volume_mode: Option<String>,
+    pub(crate) resources: Resources,
+    pub(crate) selector: LabelSelector,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct VolumeClaimStatus {
+pub(crate) struct VolumePhase {
     pub(crate) phase: String,
 }
 
@@ -519,6 +522,7 @@ pub(crate) struct VolumeClaimStatus {
 pub(crate) struct VolumeObject {
     pub(crate) metadata: Meta,
     pub(crate) spec: VolumeSpec,
+    pub(crate) status: VolumePhase,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -526,6 +530,10 @@ pub(crate) struct VolumeObject {
 pub(crate) struct VolumeSpec {
     pub(crate) node_affinity: Option<VolumeAffinity>,
     pub(crate) claim_ref: Option<ClaimReference>,
+    pub(crate) capacity: Texts,
+    pub(crate) access_modes: Vec<String>,
+    pub(crate) storage_class_name: String,
+    pub(crate) volume_mode: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

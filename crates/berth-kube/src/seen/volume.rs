@@ -2,11 +2,15 @@
 
 use super::{
     Key, Text,
-    objects::{Expression, NodeTerm, NodeTerms, StorageClassObject, VolumeClaimObject, VolumeObject},
+    objects::{
+        Expression, LabelSelector, NodeTerm, NodeTerms, StorageClassObject, Texts, VolumeClaimObject,
+        VolumeObject,
+    },
     pod::time,
 };
-
+use crate::quantity;
 use berth_types::Time;
+use std::collections::BTreeSet;
 
 /// Annotation of a claim whose volume is made for the node it names.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -39,6 +43,46 @@ pub(crate) struct VolumeClaimSeen {
     /// One Pod at a time may use it.
     pub(crate) alone: bool,
     pub(crate) leaving: bool,
+    /// What its volume must be, while it has none.
+    pub(crate) wants: Option<Box<Wants>>,
+}
+
+/// What a claim wants of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wants {
+    bytes: u64,
+    modes: BTreeSet<String>,
+    block: bool,
+    selector: LabelSelector,
+}
+
+/// A volume that was made by hand and is nobody's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) class: Text,
+    pub(crate) bytes: u64,
+    pub(crate) version: Text,
+    modes: BTreeSet<String>,
+    block: bool,
+    labels: Texts,
+}
+
+impl Offer {
+    /// Whether it is what a claim wants.
+    pub(crate) fn suits(&self, wants: &Wants) -> bool {
+        self.bytes >= wants.bytes
+            && self.block == wants.block
+            && self.modes.is_superset(&wants.modes)
+            && wants.selector.selects(&self.labels)
+    }
+}
+
+fn is_block(mode: Option<&String>) -> bool {
+    mode.is_some_and(|mode| mode == "Block")
+}
+
+fn storage(amounts: &Texts) -> Option<u64> {
+    amounts.get("storage").and_then(|text| quantity::bytes(text).ok()).map(|bytes| bytes.0)
 }
 
 impl VolumeClaimSeen {
@@ -46,11 +90,19 @@ impl VolumeClaimSeen {
         let VolumeClaimObject { metadata: meta, spec, status } = claim;
         let bound = status.phase == "Bound" || meta.annotations.contains_key(BIND_COMPLETED);
         let text = |text: &str| Some(Text::from(text)).filter(|text| !text.is_empty());
+        let volume = text(&spec.volume_name).filter(|_| bound);
+        let wants = || Wants {
+            bytes: storage(&spec.resources.requests).unwrap_or(u64::MAX),
+            modes: spec.access_modes.iter().cloned().collect(),
+            block: is_block(spec.volume_mode.as_ref()),
+            selector: spec.selector.clone(),
+        };
         Self {
+            wants: volume.is_none().then(|| Box::new(wants())),
             key: Key::new(&meta.namespace, &meta.name),
             uid: meta.uid.as_str().into(),
             created: time(meta.creation_timestamp),
-            volume: text(&spec.volume_name).filter(|_| bound),
+            volume,
             lost: status.phase == "Lost",
             class: text(spec.storage_class_name.as_deref().unwrap_or_default()),
             selected: text(meta.annotations.get(SELECTED_NODE).map_or("", String::as_str)),
@@ -68,11 +120,24 @@ pub(crate) struct VolumeSeen {
     pub(crate) claim: Option<Key>,
     /// Which nodes can reach it: all of these hold.
     pub(crate) nodes: Vec<NodeTerms>,
+    /// It is free to be chosen.
+    pub(crate) offer: Option<Box<Offer>>,
 }
 
 impl VolumeSeen {
     pub(crate) fn of(volume: VolumeObject) -> Self {
-        let VolumeObject { metadata: meta, spec } = volume;
+        let VolumeObject { metadata: meta, spec, status } = volume;
+        let free =
+            status.phase == "Available" && spec.claim_ref.is_none() && meta.deletion_timestamp.is_none();
+        let offer = || Offer {
+            class: spec.storage_class_name.as_str().into(),
+            bytes: storage(&spec.capacity).unwrap_or(0),
+            version: meta.resource_version.as_str().into(),
+            modes: spec.access_modes.iter().cloned().collect(),
+            block: is_block(spec.volume_mode.as_ref()),
+            labels: meta.labels.clone(),
+        };
+        let offer = free.then(|| Box::new(offer()));
         let places = PLACES.iter().filter_map(|key| {
             let values = meta.labels.get(*key)?.split(BETWEEN_PLACES).map(ToOwned::to_owned).collect();
             Some(among((*key).to_owned(), values))
@@ -80,6 +145,7 @@ impl VolumeSeen {
         let required = spec.node_affinity.and_then(|affinity| affinity.required);
         Self {
             name: meta.name.as_str().into(),
+            offer,
             claim: spec.claim_ref.map(|claim| Key::new(&claim.namespace, &claim.name)),
             nodes: places.map(|place| only(vec![place])).chain(required).collect(),
         }

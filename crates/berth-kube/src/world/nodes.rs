@@ -429,6 +429,10 @@ impl World {
         }
     }
 
+    pub(super) fn traits_of(&self, name: &str) -> Option<&NodeTraits> {
+        self.nodes.get(name)?.seen.as_ref().map(|seen| &seen.traits)
+    }
+
     pub(super) fn node_id(&self, name: &Text) -> Option<NodeId> {
         let entry = self.nodes.get(name)?;
         entry.told.as_ref().map(|_| entry.id)

@@ -143,9 +143,9 @@ impl World {
     ) -> Option<Vec<StartTask>> {
         let group = &self.groups[&id];
         let claims = group.workload.as_deref().map(volumes::claims_of).unwrap_or_default();
-        let volumes = self.unbound_volumes(&group.namespace, &claims);
         let task = |(place, turn, index): &(Place, u32, Option<u32>)| {
-            let (place, node, volumes) = (place.clone(), self.seat_node(place)?, volumes.clone());
+            let (place, node) = (place.clone(), self.seat_node(place)?);
+            let volumes = self.unbound_volumes(&group.namespace, &claims, &node.name);
             Some(StartTask { place, node, waiting: None, volumes, turn: *turn, index: *index })
         };
         places.iter().map(task).collect()
@@ -183,8 +183,8 @@ impl World {
                 version: pod.version.clone(),
                 claim,
             };
-            let volumes = self.unbound_volumes(&pod.key.namespace, &pod.volumes);
             let node = self.seat_node(place)?;
+            let volumes = self.unbound_volumes(&pod.key.namespace, &pod.volumes, &node.name);
             let waiting = Some(waiting);
             Some(StartTask { place: place.clone(), node, waiting, volumes, turn: 1, index: None })
         };

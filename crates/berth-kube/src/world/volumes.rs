@@ -3,6 +3,7 @@
 //! ```text
 //! claim with a volume        --> nodes that reach the volume
 //! claim that waits for a Pod --> any node of its class; the start has the volume made for the node that was chosen
+//! the same, made by hand     --> nodes that reach one that is free; the start gives it the smallest of those
 //! any other claim            --> the Pod waits, and says for which
 //! ```
 
@@ -11,15 +12,15 @@ use crate::{
     api, guard,
     seen::{
         Key, Refusal, Text,
-        nodes_for::NodesFor,
-        objects::{NodeTerms, Texts, Toleration},
+        nodes_for::{NodeTraits, NodesFor, all_accept},
+        objects::{NodeTerm, NodeTerms, Texts, Toleration},
         pod::PodSeen,
-        volume::{StorageClassSeen, VolumeClaimSeen, VolumeSeen, only_node},
+        volume::{Offer, StorageClassSeen, VolumeClaimSeen, VolumeSeen, only_node},
     },
 };
 use berth_types::{Time, WorkloadId};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -34,10 +35,26 @@ pub(crate) struct Volumes {
 }
 
 /// A claim whose volume is made when a node is chosen.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnboundVolume {
     pub(crate) claim: Key,
     pub(crate) uid: Text,
+    /// Volumes that were made by hand, with their versions, of which it gets the first that is still free; none where one is
+    /// made for it.
+    pub(crate) choice: Option<Vec<(Text, Text)>>,
+}
+
+/// Terms of which one holds where all of these do.
+fn both(all: &[NodeTerms]) -> Vec<NodeTerm> {
+    let with = |known: Vec<NodeTerm>, more: &NodeTerms| {
+        let pairs = known.iter().flat_map(|one| more.node_selector_terms.iter().map(move |two| (one, two)));
+        let joined = pairs.map(|(one, two)| NodeTerm {
+            match_expressions: [one.match_expressions.as_slice(), &two.match_expressions].concat(),
+            match_fields: [one.match_fields.as_slice(), &two.match_fields].concat(),
+        });
+        joined.collect()
+    };
+    all.iter().fold(vec![NodeTerm::default()], with)
 }
 
 /// Claims of volumes that the Pods of a Workload use.
@@ -81,15 +98,41 @@ impl Volumes {
             return Err(Refusal::new("VolumeUnbound", text));
         };
         if !class.is_made {
-            let text = format!(
-                "PersistentVolumeClaim {name} waits for a Pod to choose among volumes of class {} that were made by hand, which Berth does not do: name one in its volumeName",
-                class.name
-            );
-            return Err(Refusal::new("UnsupportedVolume", text));
+            return self.offered(claim, class);
         }
         // A volume that is being made is made for this node, unless the node is gone.
         let selected = claim.selected.as_deref().filter(|node| nodes(node)).map(only_node);
         Ok(class.nodes.clone().into_iter().chain(selected).collect())
+    }
+
+    /// Nodes that reach any of the volumes, made by hand, that a claim could have.
+    fn offered(&self, claim: &VolumeClaimSeen, class: &StorageClassSeen) -> Result<Vec<NodeTerms>, Refusal> {
+        let mut offers = self.offers(claim).peekable();
+        if offers.peek().is_none() {
+            let text = format!(
+                "no volume of class {} is free that is what PersistentVolumeClaim {} asks for; they are made by hand",
+                class.name, claim.key.name
+            );
+            return Err(Refusal::new("NoVolume", text));
+        }
+        let mut any = BTreeSet::new();
+        for (volume, _) in offers {
+            if volume.nodes.is_empty() {
+                return Ok(class.nodes.clone().into_iter().collect());
+            }
+            any.extend(both(&volume.nodes));
+        }
+        let any = NodeTerms { node_selector_terms: any.into_iter().collect() };
+        Ok(class.nodes.clone().into_iter().chain([any]).collect())
+    }
+
+    /// Volumes made by hand that a claim could have.
+    fn offers<'a>(&'a self, claim: &'a VolumeClaimSeen) -> impl Iterator<Item = (&'a VolumeSeen, &'a Offer)> {
+        let offers = self.volumes.values().filter_map(|volume| Some((volume, volume.offer.as_deref()?)));
+        offers.filter(|(_, offer)| {
+            claim.class.as_ref() == Some(&offer.class)
+                && claim.wants.as_ref().is_some_and(|wants| offer.suits(wants))
+        })
     }
 
     /// Claims that are to stay.
@@ -98,9 +141,20 @@ impl Volumes {
         stay.map(|(key, claim)| (&*key.namespace, &*key.name, claim.created))
     }
 
-    fn is_unbound(&self, key: &Key) -> Option<UnboundVolume> {
+    /// A claim without a volume, and what it could have on a node: the smallest first.
+    fn is_unbound(&self, key: &Key, node: &NodeTraits) -> Option<UnboundVolume> {
         let claim = self.claims.get(key).filter(|claim| claim.volume.is_none())?;
-        Some(UnboundVolume { claim: key.clone(), uid: claim.uid.clone() })
+        let class = claim.class.as_ref().and_then(|class| self.classes.get(class));
+        let by_hand = class.is_some_and(|class| !class.is_made);
+        let choice = by_hand.then(|| {
+            let here = self.offers(claim).filter(|(volume, _)| all_accept(volume.nodes.iter(), node));
+            let mut here: Vec<_> = here.collect();
+            here.sort_by_key(|(volume, offer)| (offer.bytes, &volume.name));
+            let offered =
+                |(volume, offer): (&VolumeSeen, &Offer)| (volume.name.clone(), offer.version.clone());
+            here.into_iter().map(offered).collect()
+        });
+        Some(UnboundVolume { claim: key.clone(), uid: claim.uid.clone(), choice })
     }
 }
 
@@ -118,15 +172,19 @@ impl World {
     }
 
     pub(super) fn on_volume(&mut self, volume: VolumeSeen) {
-        let claim = volume.claim.clone();
-        if self.volumes.volumes.insert(volume.name.clone(), volume.clone()).as_ref() != Some(&volume) {
+        let (claim, offer) = (volume.claim.clone(), volume.offer.clone());
+        let before = self.volumes.volumes.insert(volume.name.clone(), volume.clone());
+        if before.as_ref() != Some(&volume) {
             claim.iter().for_each(|claim| self.touch_volume(claim));
+            let offers = offer.into_iter().chain(before.and_then(|before| before.offer));
+            offers.for_each(|offer| self.touch_class(&offer.class));
         }
     }
 
     pub(super) fn on_volume_gone(&mut self, name: &Text) {
-        let volume = self.volumes.volumes.remove(name);
-        volume.and_then(|volume| volume.claim).iter().for_each(|claim| self.touch_volume(claim));
+        let Some(volume) = self.volumes.volumes.remove(name) else { return };
+        volume.claim.iter().for_each(|claim| self.touch_volume(claim));
+        volume.offer.iter().for_each(|offer| self.touch_class(&offer.class));
     }
 
     pub(super) fn on_storage_class(&mut self, class: StorageClassSeen) {
@@ -260,9 +318,15 @@ impl World {
     }
 
     /// Claims whose volumes are to be made when a Pod that uses them has its node.
-    pub(super) fn unbound_volumes(&self, namespace: &Text, claims: &[Text]) -> Vec<UnboundVolume> {
+    pub(super) fn unbound_volumes(
+        &self,
+        namespace: &Text,
+        claims: &[Text],
+        node: &str,
+    ) -> Vec<UnboundVolume> {
+        let Some(node) = self.traits_of(node).filter(|_| !claims.is_empty()) else { return Vec::new() };
         let key = |name: &Text| Key { namespace: namespace.clone(), name: name.clone() };
-        claims.iter().filter_map(|name| self.volumes.is_unbound(&key(name))).collect()
+        claims.iter().filter_map(|name| self.volumes.is_unbound(&key(name), node)).collect()
     }
 }
 

@@ -113,7 +113,7 @@ fn a_volume_that_is_not_there_is_waited_for_and_named() {
     desk.see(vec![class("Immediate", "csi.example", &[])]);
     assert_eq!(desk.said["waits"], "VolumeUnbound", "somebody makes it without a Pod");
     desk.see(vec![class("WaitForFirstConsumer", "kubernetes.io/no-provisioner", &[])]);
-    assert_eq!(desk.said["waits"], "UnsupportedVolume");
+    assert_eq!(desk.said["waits"], "NoVolume", "nobody has made one by hand");
     desk.see(vec![bound("data")]);
     assert_eq!(desk.said["waits"], "VolumeMissing");
     assert!(desk.ordered.is_empty(), "{:?}", desk.log);
@@ -128,6 +128,73 @@ fn a_volume_that_is_not_there_is_waited_for_and_named() {
     assert_eq!(desk.said["late"], "VolumeClaimMissing");
     desk.workload("train", json!({ "gpus": 1, "volumes": [{ "claim": "data", "path": "/data" }] }));
     assert_eq!(desk.said["train"], "Pending VolumeClaimMissing");
+}
+
+/// A volume that somebody made by hand, in a zone.
+fn free(name: &str, size: &str, zone: &str, more: Value) -> Seen {
+    let mut spec = json!({
+        "capacity": { "storage": size }, "accessModes": ["ReadWriteOnce"], "storageClassName": "disk",
+        "nodeAffinity": { "required": { "nodeSelectorTerms": [
+            { "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] },
+        ] } },
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    let volume = json!({
+        "metadata": { "name": name, "resourceVersion": "7", "labels": { "speed": "fast" } },
+        "spec": spec, "status": { "phase": "Available" },
+    });
+    Seen::Volume(Box::new(VolumeSeen::of(serde_json::from_value(volume).expect("a volume"))))
+}
+
+#[test]
+fn of_volumes_made_by_hand_the_smallest_that_suits_is_given_where_it_can_be_reached() {
+    let by_hand = || class("WaitForFirstConsumer", "kubernetes.io/no-provisioner", &[]);
+    let wants = |more: Value| {
+        let mut spec = json!({
+            "storageClassName": "disk", "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": "10Gi" } },
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        claim("data", spec, json!({}))
+    };
+    // None of these is what the claim asks for.
+    let unsuited = || {
+        vec![
+            free("small", "9Gi", "a", json!({})),
+            free("other", "10Gi", "a", json!({ "storageClassName": "tape" })),
+            free("raw", "10Gi", "a", json!({ "volumeMode": "Block" })),
+            free("shared", "10Gi", "a", json!({ "accessModes": ["ReadOnlyMany"] })),
+            free("taken", "10Gi", "a", json!({ "claimRef": { "namespace": HOME, "name": "else" } })),
+        ]
+    };
+    let mut desk = desk();
+    desk.see(vec![by_hand(), wants(json!({}))]);
+    desk.see(unsuited());
+    desk.pod("uses", 1, uses(&["data"]));
+    assert_eq!(desk.said["uses"], "NoVolume");
+    desk.see(vec![free("large", "30Gi", "b", json!({})), free("fits", "20Gi", "b", json!({}))]);
+    let order = start_of(&mut desk);
+    assert_eq!(order.tasks[0].node.name, "far", "where one is");
+    let [volume] = &order.tasks[0].volumes[..] else { panic!("{order:?}") };
+    let names: Vec<&str> = volume.choice.iter().flatten().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["fits", "large"]);
+
+    let mut desk =
+        desk_with_selector(by_hand(), wants(json!({ "selector": { "matchLabels": { "speed": "slow" } } })));
+    assert_eq!(desk.said["uses"], "NoVolume");
+    desk.see(vec![wants(json!({ "selector": { "matchLabels": { "speed": "fast" } } }))]);
+    assert_eq!(start_of(&mut desk).tasks[0].node.name, "near");
+}
+
+fn desk_with_selector(class: Seen, claim: Seen) -> Desk {
+    let mut desk = desk();
+    desk.see(vec![class, claim, free("fits", "20Gi", "a", json!({}))]);
+    desk.pod("uses", 1, uses(&["data"]));
+    desk
 }
 
 #[test]
