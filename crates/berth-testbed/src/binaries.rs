@@ -22,6 +22,8 @@ pub(crate) const CTR: &str = "ctr";
 pub(crate) const PTP: &str = "ptp";
 pub(crate) const HOST_LOCAL: &str = "host-local";
 pub(crate) const LOOPBACK: &str = "loopback";
+/// Installs a chart.
+const HELM: &str = "helm";
 
 /// Sets the signal a child gets when the thread that started it is gone; part of util-linux.
 pub(crate) const SETPRIV: &str = "setpriv";
@@ -43,11 +45,7 @@ pub(crate) fn check(wanted: &[&str]) -> Result<(), String> {
     let folder = folder();
     let missing: Vec<&str> = wanted.iter().copied().filter(|name| !is_program(&folder.join(name))).collect();
     if !missing.is_empty() {
-        return Err(format!(
-            "{} missing in {}: `.ci/ensure kube` builds what is missing, BERTH_KUBE_BIN names another folder",
-            missing.join(", "),
-            folder.display()
-        ));
+        return Err(self::missing(&missing));
     }
     if find(SETPRIV).is_none() {
         return Err(format!("{SETPRIV} missing: install util-linux"));
@@ -55,13 +53,33 @@ pub(crate) fn check(wanted: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
+fn missing(names: &[&str]) -> String {
+    format!(
+        "{} missing in {}: `.ci/ensure kube` builds what is missing, BERTH_KUBE_BIN names another folder",
+        names.join(", "),
+        folder().display()
+    )
+}
+
 /// What to type for kubectl: its name where the shell finds it, or the path of the one that was built.
 #[must_use]
 pub fn kubectl() -> Option<PathBuf> {
-    if find("kubectl").is_some() {
-        return Some("kubectl".into());
+    found_or_built("kubectl")
+}
+
+/// What to type for Helm, in the same way.
+///
+/// # Errors
+/// Says how to get it, so that a test can say what it skips.
+pub fn helm() -> Result<PathBuf, String> {
+    found_or_built(HELM).ok_or_else(|| missing(&[HELM]))
+}
+
+fn found_or_built(name: &str) -> Option<PathBuf> {
+    if find(name).is_some() {
+        return Some(name.into());
     }
-    Some(folder().join("kubectl")).filter(|path| is_program(path))
+    Some(folder().join(name)).filter(|path| is_program(path))
 }
 
 /// The program that the shell would find.

@@ -27,7 +27,7 @@ mod processes;
 mod real;
 mod rights;
 
-pub use binaries::{KUBERNETES_VERSION, kubectl};
+pub use binaries::{KUBERNETES_VERSION, helm, kubectl};
 pub use cluster::{Cluster, Options};
 pub use image::Image;
 pub use nodes::{DRIVER, NodeSpec, SHARE_WHOLE};

@@ -167,6 +167,7 @@ fn service_of(deployment: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": deployment["metadata"],
         "spec": {
+            "type": "ClusterIP",
             "selector": deployment["spec"]["selector"]["matchLabels"],
             "ports": [port("api", API_PORT), port("workloads", API_PORT + 1)],
         },

@@ -82,6 +82,8 @@ fn device_class() -> Value {
 const RESEARCHER: &str = tenancy::RESEARCHER_ROLE;
 /// The name of most of what is installed.
 const OPERATOR: &str = "berth-operator";
+/// How much is said; written down so that whoever wants to hear more finds where to change it.
+const LOG: &str = "info";
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! The operator itself, and what keeps it running and fenced in.
 
-use super::{OPERATOR, Settings, labels};
+use super::{LOG, OPERATOR, Settings, labels};
 use serde_json::{Value, json};
 
-/// Health and metrics are served here.
+/// Health is served here.
 const HTTP_PORT: u16 = 8080;
 
 pub(super) fn objects(settings: &Settings) -> Vec<Value> {
@@ -25,7 +25,7 @@ pub(super) fn objects(settings: &Settings) -> Vec<Value> {
             "spec": {
                 "podSelector": { "matchLabels": labels() },
                 "policyTypes": ["Ingress", "Egress"],
-                // Whoever may reach it finds health and metrics, and nothing that changes anything.
+                // Whoever may reach it finds whether it is well, and nothing that changes anything.
                 "ingress": [{ "ports": [{ "protocol": "TCP", "port": HTTP_PORT }] }],
                 // The API server's address differs from cluster to cluster; names are asked for on port 53.
                 "egress": [
@@ -76,7 +76,7 @@ fn deployment(settings: &Settings, metadata: &Value) -> Value {
                             { "name": "BERTH_CLUSTER", "value": settings.cluster },
                             { "name": "BERTH_HTTP", "value": format!("0.0.0.0:{HTTP_PORT}") },
                             { "name": "BERTH_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
-                            { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+                            { "name": "RUST_LOG", "value": LOG },
                         ],
                         "ports": [{ "name": "http", "containerPort": HTTP_PORT }],
                         "startupProbe": probe("/livez", 2, 60),

@@ -1,6 +1,6 @@
 //! The platform's API in front of the cluster: what it may do, and what keeps it running and fenced in.
 
-use super::{Settings, roles};
+use super::{LOG, Settings, roles};
 use serde_json::{Value, json};
 
 /// The name of everything of it.
@@ -84,6 +84,7 @@ fn deployment(settings: &Settings, metadata: &Value) -> Value {
                             { "name": "BERTH_HOME", "value": FOLDER },
                             { "name": "BERTH_LISTEN", "value": format!("127.0.0.1:{API_PORT}") },
                             { "name": "BERTH_TOKEN_FILE", "value": format!("{TOKEN_FOLDER}/token") },
+                            { "name": "RUST_LOG", "value": LOG },
                         ],
                         // Inside of the Pod only; `kubectl port-forward` reaches both.
                         "ports": [

@@ -261,13 +261,7 @@ impl Mirror {
             let ended = berth_types::Change::Ended { workload: id, rank, outcome, at };
             self.sim.apply(ended).expect("it runs");
             let labels = format!("berth.dev/workload={name},berth.dev/rank={rank}");
-            let found =
-                pods.list(&ListParams::default().labels(&labels)).await.expect("the API server answers");
-            let mut running = found.items.into_iter().filter(|pod| {
-                let status = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-                status == Some("Running") && pod.metadata.deletion_timestamp.is_none()
-            });
-            let pod = running.next_back().expect("a running task has a Pod").name_any();
+            let pod = self.running_pod(&pods, &labels, after).await;
             eprintln!("ends {pod}");
             // As its kubelet would say.
             let patch = json!({ "status": { "phase": "Succeeded" } });
@@ -275,6 +269,24 @@ impl Mirror {
                 .await
                 .expect("it is there");
             self.agree(&format!("{after}, task {rank} of {name} ended")).await;
+        }
+    }
+
+    /// The Pod of a task that runs. It is placed before its node says that it runs.
+    async fn running_pod(&self, pods: &Api<Pod>, labels: &str, after: &str) -> String {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let found = pods.list(&ListParams::default().labels(labels)).await;
+            let mut found = found.expect("the API server answers").items.into_iter();
+            let runs = |pod: &Pod| {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
+            };
+            if let Some(pod) = found.rfind(runs) {
+                return pod.name_any();
+            }
+            assert!(Instant::now() < end, "{after}: no Pod of {labels} runs");
+            tokio::time::sleep(POLL).await;
         }
     }
 

@@ -109,7 +109,8 @@ fn the_server_and_the_chart_know_every_word() {
     let objects = installed(&everything());
     let known = berth_server::Access::augment_args(clap::Command::new("server"));
     let known = known.get_arguments().filter_map(|argument| argument.get_env()?.to_str());
-    let known: BTreeSet<&str> = known.chain(["BERTH_HOME", "BERTH_LISTEN", "BERTH_TOKEN_FILE"]).collect();
+    let known: BTreeSet<&str> =
+        known.chain(["BERTH_HOME", "BERTH_LISTEN", "BERTH_TOKEN_FILE", "RUST_LOG"]).collect();
     for variable in container(&objects)["env"].as_array().expect("a list") {
         let name = variable["name"].as_str().expect("a name");
         assert!(known.contains(name), "the server does not know {name}");
