@@ -248,6 +248,10 @@ const SETTINGS: &[Row] = &[
 
 /// Settings that are refused, and words of the refusal.
 const REFUSED: &[(&[&str], &str)] = &[
+    (&["replica=3"], "additional properties 'replica' not allowed"),
+    (&["server.oidc.issuers='https://id.example'"], "additional properties 'issuers' not allowed"),
+    (&["replicas='two'"], "got string, want integer"),
+    (&["image.pullPolicy='Sometimes'"], "image/pullPolicy"),
     (&["server.tls.secret='cert'"], "server.tls.publicName is the name that the certificate is for"),
     (&["server.tls.publicName='berth.example'"], "server.tls.publicName needs server.tls.secret"),
     (&["server.service.type='LoadBalancer'"], "server.service.type needs server.tls.secret"),

@@ -8,6 +8,7 @@ use crate::{
         Key, Refusal, Text,
         beside::{Beside, HostPort, Protocol},
         native::NativeGroupSeen,
+        nodes_for::NodesFor,
         pod::{Member, PodSeen},
     },
 };
@@ -16,6 +17,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+
+/// The reason of whoever waits for a port.
+const PORT_IN_USE: &str = "PortInUse";
 
 /// Ports of nodes that were promised to groups whose Pods are not there yet.
 #[derive(Debug, Default)]
@@ -111,10 +115,32 @@ impl World {
         let other = |at: &&(Text, HostPort)| self.promised_ports.0.get(*at).is_some_and(|of| *of != id);
         if let Some((node, port)) = wanted.iter().find(other) {
             let text = format!("port {port} of node {node} is promised to another Pod");
-            return Err(Refusal::new("PortInUse", text));
+            return Err(Refusal::new(PORT_IN_USE, text));
         }
         self.promised_ports.0.extend(wanted.into_iter().map(|at| (at, id)));
         Ok(())
+    }
+}
+
+impl World {
+    /// Whether some node that could be used has the ports that are wanted; where none can be used at all, ports are not why.
+    pub(super) fn some_node_has_ports(&self, demand: &NodesFor) -> Result<(), Refusal> {
+        if !demand.wants_ports() {
+            return Ok(());
+        }
+        let mut usable = self.nodes.values().filter(|node| node.is_accepted_by(demand)).peekable();
+        if usable.peek().is_none() || usable.any(|node| node.has_ports_for(demand)) {
+            return Ok(());
+        }
+        let text = "every node it may use has another Pod at a port that it wants of its node";
+        Err(Refusal::new(PORT_IN_USE, text))
+    }
+
+    /// A port is free again: whoever waits for one is looked at.
+    pub(super) fn touch_ports(&mut self) {
+        let waits = |refusal: &Refusal| refusal.reason == PORT_IN_USE;
+        let groups = self.groups.iter().filter(|(_, group)| group.refusal.as_ref().is_some_and(waits));
+        self.dirty.extend(groups.map(|(id, _)| *id));
     }
 }
 

@@ -1,9 +1,6 @@
 //! Clearing: what starts left behind that came to nothing, in this process or in one before it.
 
-use super::{
-    Effect, EvictOrder, World,
-    groups::{GroupKey, Rank},
-};
+use super::{Effect, EvictOrder, World, groups::GroupKey, rank::Rank};
 use crate::seen::{
     Key, Text,
     pod::{Member, PodGpus, PodSeen},

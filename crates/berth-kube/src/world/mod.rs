@@ -13,6 +13,7 @@ mod groups;
 mod makers;
 mod nodes;
 mod owners;
+mod rank;
 mod renew;
 mod settle;
 mod start;

@@ -65,6 +65,14 @@ impl NodeEntry {
         }
     }
 
+    pub(super) fn is_accepted_by(&self, demand: &NodesFor) -> bool {
+        self.seen.as_ref().is_some_and(|seen| demand.accept(&seen.traits))
+    }
+
+    pub(super) fn has_ports_for(&self, demand: &NodesFor) -> bool {
+        demand.has_ports(&self.ports)
+    }
+
     fn count_ports(&mut self, ports: &[HostPort], came: bool) {
         for port in ports {
             let users = self.ports.entry(*port).or_default();
@@ -121,6 +129,7 @@ impl World {
             here.iter().for_each(|pod| entry.count_ports(&pod.ports, true));
         }
         self.tell_node(&name);
+        self.touch_ports();
         if is_new && self.nodes[&name].pods > 0 {
             let here = |group: &&Group| group.pods.iter().any(|uid| self.is_on(uid, &name));
             let tenants = self.groups.iter().filter(|(_, group)| here(group)).map(|(id, _)| *id);
@@ -365,6 +374,9 @@ impl World {
         let told_open = entry.told.as_ref().is_some_and(|told| told.condition == NodeCondition::Ready);
         if full == told_open || !pod.ports.is_empty() {
             self.tell_node(node);
+        }
+        if !came && !pod.ports.is_empty() {
+            self.touch_ports();
         }
     }
 

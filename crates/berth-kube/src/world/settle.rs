@@ -3,7 +3,8 @@
 use super::{
     Effect, EvictOrder, STRANGERS, StartFailure, World,
     clear::UNSEEN,
-    groups::{GroupKey, Rank, Wanted},
+    groups::{GroupKey, Wanted},
+    rank::Rank,
 };
 use crate::seen::{
     Refusal, Text,

@@ -2,7 +2,8 @@
 
 use super::{
     Effect, UnboundVolume, World,
-    groups::{GroupKey, Rank, run_of},
+    groups::GroupKey,
+    rank::{Rank, run_of},
     volumes,
 };
 use crate::{

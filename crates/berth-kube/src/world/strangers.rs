@@ -2,7 +2,8 @@
 
 use super::{
     STRANGERS, World,
-    groups::{Rank, Wanted, run_of},
+    groups::Wanted,
+    rank::{Rank, run_of},
 };
 use crate::seen::pod::{PodGpus, PodSeen};
 use berth_types::{

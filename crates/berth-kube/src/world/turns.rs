@@ -6,7 +6,8 @@
 
 use super::{
     Effect, StartFailure, StartOrder, World,
-    groups::{GroupKey, Rank, run_of},
+    groups::GroupKey,
+    rank::{Rank, run_of},
     settle::back_off,
 };
 use crate::{

@@ -164,6 +164,7 @@ fn a_port_of_a_node_is_had_by_one_pod_at_a_time() {
     desk.pod("three", 1, at_port(4000));
     desk.obey();
     assert_eq!(desk.bound().len(), 2, "no node has the port for a third");
+    assert_eq!(desk.said["three"], "PortInUse");
     desk.pod("other", 1, at_port(4001));
     desk.obey();
     assert_eq!(desk.bound().len(), 3);
