@@ -2,7 +2,7 @@
 //! where they speak of its own group, and nobody else. What must hold towards others cannot be honoured, and is refused.
 
 use super::{
-    objects::{Container, Expression, LabelSelector, Meta, PodAffinity, PodSpec, PodTerm, SpreadConstraint},
+    objects::{Expression, LabelSelector, Meta, PodAffinity, PodSpec, PodTerm, SpreadConstraint},
     pod::Member,
 };
 use crate::names;
@@ -34,50 +34,6 @@ pub(crate) struct Beside {
     about: BTreeSet<(String, String)>,
 }
 
-/// A port of the node that a Pod wants for itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct HostPort {
-    pub(crate) port: u16,
-    pub(crate) protocol: Protocol,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
-}
-
-impl Protocol {
-    pub(crate) fn of(text: &str) -> Self {
-        match text {
-            "UDP" => Self::Udp,
-            "SCTP" => Self::Sctp,
-            _ => Self::Tcp,
-        }
-    }
-}
-
-impl std::fmt::Display for HostPort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{:?}", self.port, self.protocol)
-    }
-}
-
-/// The ports of its node that a Pod wants, whichever of the node's addresses they are at.
-pub(crate) fn host_ports(spec: &PodSpec) -> Box<[HostPort]> {
-    let wanted = |container: &Container| {
-        let ports = container.ports.iter().filter(|port| port.host_port != 0);
-        let ports =
-            ports.map(|port| HostPort { port: port.host_port, protocol: Protocol::of(&port.protocol) });
-        ports.collect::<Vec<_>>()
-    };
-    // Of what runs before the others, only what stays keeps its ports.
-    let stays = spec.init_containers.iter().filter(|one| one.restart_policy.as_deref() == Some("Always"));
-    let ports: BTreeSet<HostPort> = stays.chain(&spec.containers).flat_map(wanted).collect();
-    ports.into_iter().collect()
-}
-
 /// The level that a label of nodes stands for.
 pub(crate) fn level(label: &str) -> TopologyLevel {
     match label {
@@ -87,6 +43,11 @@ pub(crate) fn level(label: &str) -> TopologyLevel {
 }
 
 impl Beside {
+    /// Whether something of it must hold.
+    pub(crate) fn is_demanding(&self) -> bool {
+        self.required.is_some() || self.spread == Spread::Apart
+    }
+
     /// What a Pod wishes of those it starts with, if anything; or why what it demands cannot be honoured.
     pub(crate) fn of(meta: &Meta, spec: &PodSpec, member: &Member) -> Result<Option<Box<Self>>, String> {
         let affinity = spec.affinity.as_ref();

@@ -12,6 +12,7 @@ pub(crate) mod node;
 pub(crate) mod nodes_for;
 pub(crate) mod objects;
 pub(crate) mod pod;
+pub(crate) mod ports;
 pub(crate) mod volume;
 
 pub(crate) use crate::convert::Refusal;

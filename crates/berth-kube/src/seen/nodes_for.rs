@@ -1,7 +1,7 @@
 //! Which nodes a Pod may use: selectors, affinity, tolerations, and what a node must have of things nobody shares.
 
-use super::beside::HostPort;
 use super::objects::{Expression, LabelSelector, NodeTerm, NodeTerms, Taint, Texts, Toleration};
+use super::ports::HostPort;
 use std::collections::BTreeMap;
 
 /// Tolerations that Kubernetes gives to every Pod; they say for how long it stays, not where it goes.

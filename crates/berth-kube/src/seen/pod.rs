@@ -2,10 +2,11 @@
 
 use super::{
     Key, Refusal, Text,
-    beside::{Beside, HostPort, host_ports},
+    beside::Beside,
     maker::MakerRef,
     nodes_for::NodesFor,
     objects::{Container, PodObject, PodSpec, Resources},
+    ports::{HostPort, host_ports},
 };
 use crate::{guard, names, quantity};
 use berth_types::{Bytes, Cpu, DeviceShare, Kind, Share, Span, Time};

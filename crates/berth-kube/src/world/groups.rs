@@ -330,6 +330,9 @@ impl World {
         if nodes_for.wants_ports() {
             spec.spread = Spread::Apart;
         }
+        if !bound {
+            self.some_node_has_ports(&nodes_for)?;
+        }
         let label = self.hold_demand(id, &nodes_for);
         demand(&mut spec.selector, &label, nodes::yes());
         Ok(self.with_phase(id, spec))

@@ -13,6 +13,7 @@ mod groups;
 mod makers;
 mod nodes;
 mod owners;
+mod ports;
 mod rank;
 mod renew;
 mod settle;
@@ -37,8 +38,8 @@ use crate::seen::{
 };
 use berth_engine::Engine;
 use berth_types::{Action, Change, Policy, ProjectId, Span, State, Time, WorkloadId};
-use beside::PromisedPorts;
 use groups::{Group, GroupKey};
+use ports::PromisedPorts;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,

@@ -8,10 +8,10 @@ use crate::{
     pods::{ClaimedGpu, NodeGpus, SeatNode},
     seen::{
         Text,
-        beside::HostPort,
         node::{NodeSeen, PublishedDevice, SliceSeen},
         nodes_for::{NodeTraits, NodesFor},
         pod::PodSeen,
+        ports::HostPort,
     },
 };
 use berth_types::{

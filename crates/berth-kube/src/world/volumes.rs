@@ -7,7 +7,7 @@
 //! any other claim            --> the Pod waits, and says for which
 //! ```
 
-use super::{World, beside::ports_of};
+use super::{World, ports::ports_of};
 use crate::{
     api, guard,
     seen::{

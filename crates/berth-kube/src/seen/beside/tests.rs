@@ -123,18 +123,3 @@ fn preferences_are_followed_where_they_are_of_its_own_group_and_left_alone_elsew
     assert_eq!(wishes(constraint("zone", own())), Beside::default());
     assert_eq!(wishes(constraint(HOSTNAME, json!({ "app": "trainer" }))), Beside::default());
 }
-
-#[test]
-fn ports_of_the_node_are_those_that_stay_in_use() {
-    let ports =
-        |port: u16, protocol: &str| json!([{ "containerPort": 1, "hostPort": port, "protocol": protocol }]);
-    let pod = pod(json!({
-        "initContainers": [
-            { "name": "before", "ports": ports(1, "TCP") },
-            { "name": "beside", "restartPolicy": "Always", "ports": ports(2, "UDP") },
-        ],
-        "containers": [{ "name": "main", "ports": ports(3, "TCP") }, { "name": "inside", "ports": [{ "containerPort": 4 }] }],
-    }));
-    let found: Vec<String> = pod.ports.iter().map(ToString::to_string).collect();
-    assert_eq!(found, ["2/Udp", "3/Tcp"]);
-}

@@ -1,9 +1,9 @@
 //! Pods that want to be placed near each other, apart from each other, or at a port of their node.
 
-use super::desk::{Desk, HOME, member, node_seen, project_seen};
+use super::desk::{Desk, HOME, labelled, member, project_seen};
 use crate::{
     names,
-    seen::{Key, native::NativeGroupSeen, node::NodeSeen},
+    seen::{Key, native::NativeGroupSeen},
     world::Seen,
 };
 use serde_json::{Value, json};
@@ -18,22 +18,11 @@ fn merged(one: Value, other: Value) -> Value {
     one
 }
 
-fn racked(name: &str, rack: &str) -> Seen {
-    let node = json!({
-        "metadata": { "name": name, "labels": { "rack": rack } },
-        "status": {
-            "allocatable": { "cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8" },
-            "conditions": [{ "type": "Ready", "status": "True" }],
-        },
-    });
-    Seen::Node(Box::new(NodeSeen::of(serde_json::from_value(node).expect("a node"))))
-}
-
 /// Two racks of two nodes.
 fn racks() -> Desk {
     let mut desk = Desk::new(&[]);
     let nodes = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")];
-    desk.see(nodes.map(|(name, rack)| racked(name, rack)).into());
+    desk.see(nodes.map(|(name, rack)| labelled(name, 8, json!({ "rack": rack }))).into());
     desk
 }
 
@@ -187,14 +176,30 @@ fn a_gang_at_one_port_has_a_node_for_each() {
     assert_eq!(nodes.len(), 2, "{:?}", desk.bound());
 
     let mut desk = Desk::new(&["node1", "node2"]);
-    desk.see(vec![
-        project_seen("team", json!({ "quota": 64, "allowHostNetwork": true })),
-        node_seen("node2", 8),
-    ]);
+    desk.see(vec![project_seen("team", json!({ "quota": 64, "allowHostNetwork": true }))]);
     let spec =
         json!({ "kind": "distributed", "workers": 2, "gpus": 1, "hostNetwork": true, "ports": [8080] });
-    desk.workload("train", spec);
+    desk.workload("train", spec.clone());
     desk.obey();
     let nodes: BTreeSet<_> = desk.bound().into_values().collect();
     assert_eq!(nodes.len(), 2, "{:?}", desk.bound());
+    // Those Pods do not say so themselves here; a Pod that does keeps the next Workload waiting.
+    for name in ["one", "two"] {
+        desk.pod(name, 1, at_port(8080));
+    }
+    desk.pass(3);
+    desk.workload("late", spec);
+    assert_eq!(desk.said["late"], "Pending PortInUse");
+}
+
+#[test]
+fn pods_that_start_each_by_itself_are_apart_from_nobody() {
+    let mut desk = Desk::new(&["node1"]);
+    desk.see(vec![native("loose", json!({ "schedulingPolicy": { "basic": {} } }))]);
+    let mut pod = terms("podAntiAffinity", "kubernetes.io/hostname");
+    pod["metadata"] = json!({ "labels": { names::GROUP_NAME: "ring" } });
+    pod["spec"]["schedulingGroup"] = json!({ "podGroupName": "loose" });
+    desk.pod("one", 1, pod);
+    assert_eq!(desk.said["one"], "UnsupportedConstraint");
+    assert!(desk.ordered.is_empty(), "{:?}", desk.log);
 }

@@ -310,8 +310,13 @@ pub(super) fn project_seen(name: &str, spec: Value) -> Seen {
 }
 
 pub(super) fn node_seen(name: &str, gpus: u32) -> Seen {
+    labelled(name, gpus, json!({}))
+}
+
+/// A node with labels.
+pub(super) fn labelled(name: &str, gpus: u32, labels: Value) -> Seen {
     let node = json!({
-        "metadata": { "name": name },
+        "metadata": { "name": name, "labels": labels },
         "status": {
             "allocatable": { "cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus.to_string() },
             "conditions": [{ "type": "Ready", "status": "True" }],

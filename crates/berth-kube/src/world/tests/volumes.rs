@@ -1,14 +1,13 @@
 //! Pods with volumes: they go where those can be reached, and wait for those that are not there.
 
 use super::{
-    desk::{Desk, HOME, project_seen},
+    desk::{Desk, HOME, labelled, project_seen},
     start_of,
 };
 use crate::{
     names,
     seen::{
         Key,
-        node::NodeSeen,
         volume::{SELECTED_NODE, StorageClassSeen, VolumeClaimSeen, VolumeSeen},
     },
     world::Seen,
@@ -60,14 +59,7 @@ fn class(mode: &str, provisioner: &str, zones: &[&str]) -> Seen {
 
 /// A node of a zone.
 fn node(name: &str, zone: &str) -> Seen {
-    let node = json!({
-        "metadata": { "name": name, "labels": { "zone": zone } },
-        "status": {
-            "allocatable": { "cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8" },
-            "conditions": [{ "type": "Ready", "status": "True" }],
-        },
-    });
-    Seen::Node(Box::new(NodeSeen::of(serde_json::from_value(node).expect("a node"))))
+    labelled(name, 8, json!({ "zone": zone }))
 }
 
 /// Two nodes of different zones.
