@@ -7,35 +7,35 @@ export BERTH_CACHE CARGO_TARGET_DIR
 # A Rust that was installed a moment ago is not on the caller's path yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(BERTH_CACHE)/tools/bin
 
-BERTH = $(CARGO_TARGET_DIR)/release/berth
+BERTH = $(CARGO_TARGET_DIR)/quick/berth
 
 .DEFAULT_GOAL := help
-.PHONY: help run story test check soak mutants bench bench-kube fmt kube-up kube-down
+.PHONY: help run story test check soak mutants bench bench-kube dist fmt kube-up kube-down
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Options of `berth up`: `make run UP="--nodes 1xdgxh100"` tries another machine.
 UP ?= --nodes 2xdgx1 --project team-a=4 --project team-b=2 --project team-c=2 --project team-d=8
+# A server of root runs work under accounts of its users. They cannot enter a clone below a closed folder, such as /root, nor run a
+# Python that is installed there; then work of this trial runs under the server's own account.
+RUN_AS = $(shell [ "$$(id -u)" != 0 ] || setpriv --reuid=65534 --regid=65534 --clear-groups \
+	sh -c 'test -r . && python3 -c ""' 2>/dev/null || echo --tasks-run-as server)
 
 run: ## build Berth and start it: two declared DGX-1 and the four teams of the report; Ctrl-C ends it
-	@.ci/ensure rust ui jupyter
-	@echo "berth: building the release binary (into $(CARGO_TARGET_DIR))"
-	cargo build --release --locked -p berth-cli
-	@ln -sf berth $(CARGO_TARGET_DIR)/release/runai
-	@exec $(BERTH) up $(UP)
+	@.ci/build-quick
+	@exec $(BERTH) up $(UP) $(RUN_AS)
 
 story: ## play the report's scenario in the simulator; a picture goes to target/tr4858.svg
 	@.ci/ensure rust
-	cargo build --release --locked -p berth-cli
+	BERTH_DASHBOARD=folder cargo build --profile quick --locked -p berth-cli
 	@mkdir -p target
 	$(BERTH) sim run scenarios/tr4858.berth --svg target/tr4858.svg
 
 test: ## every test: properties, scenarios, transcripts, processes and containers, the dashboard in a browser, house rules
 	@.ci/ensure rust ui containers shells mpi jax jupyter schemathesis browser oidc kube
 	@echo "berth: running every test (BERTH_CASES and BERTH_SEED change the property tests, see CONTRIBUTING.md)"
-	cargo test --workspace --locked
-	@.ci/test-ui
+	cargo run --quiet --locked -p xtask -- test
 
 check: ## formatting, lints, house rules, licences and known holes of dependencies
 	@.ci/ensure rust ui lints
@@ -61,6 +61,7 @@ soak: ## the property tests with many more cases, many more kills of the store a
 	cargo test --locked -p berth-cli --test kill -- --nocapture
 	cargo test --locked -p berth-agent --test kill -- --nocapture
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-server every_history
+	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-server every_figure
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-store --test properties
 	@echo "berth: $(BERTH_KILLS) kills of the operator while it binds gangs on a real API server"
 	cargo test --locked -p berth-kube --test faults -- --nocapture
@@ -81,6 +82,10 @@ bench: ## how fast the engine decides and the store writes; numbers go to target
 	@echo "berth: measuring on one thread; a target that is missed is said and is no failure"
 	cargo build --release --locked -p berth-cli -p berth-bench
 	$(CARGO_TARGET_DIR)/release/berth-bench all
+
+dist: ## one optimised program for every Linux with glibc 2.31 or later, in a tarball with install.sh; takes a quarter of an hour
+	@.ci/ensure rust ui zig
+	@.ci/dist
 
 # A smaller one for a quick look: `make bench-kube BENCH_KUBE="--nodes 100 --runs 1"`.
 BENCH_KUBE ?=
@@ -104,7 +109,7 @@ TESTBED = $(CARGO_TARGET_DIR)/debug/berth-testbed
 kube-up: ## start a real Kubernetes control plane with simulated nodes in the background (NODES=2xdgx1 DRA=1 SCHEDULER=1 NODE=real)
 	@.ci/ensure rust kube $(if $(REAL),containers)
 	cargo build --quiet --locked -p berth-testbed
-	$(if $(REAL),cargo build --release --locked -p berth-cli)
+	$(if $(REAL),BERTH_DASHBOARD=folder cargo build --profile quick --locked -p berth-cli)
 	@$(TESTBED) up --nodes $(NODES) $(if $(DRA),--dra) $(if $(SCHEDULER),--scheduler) \
 		$(if $(REAL),--real-node --real-gpus $(REAL_GPUS) --program $(BERTH))
 

@@ -1,58 +1,48 @@
 //! Puts the built dashboard into the binary: every file below `ui/dist` becomes a row of a table.
 //!
-//! Without one the table is empty, and the server shows a page that says what to run.
+//! Without one the table is empty, and the server shows a page that says what to run. With `BERTH_DASHBOARD=folder` the table
+//! is empty too, and the server reads `ui/dist` when it starts: then the program and the dashboard are built side by side, and
+//! a changed dashboard compiles nothing. `make run` builds like that; a program that leaves the repository must not.
 
-use std::{
-    env,
-    fmt::Write,
-    fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    io,
-    path::{Path, PathBuf},
-};
+#[path = "src/http/dashboard/files.rs"]
+mod files;
+
+use std::{env, fmt::Write, fs, io, path::Path};
 
 fn main() -> io::Result<()> {
     let root = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../../ui/dist");
-    println!("cargo::rerun-if-changed={}", root.display());
-    let mut files = Vec::new();
-    collect(&root, &mut files)?;
-    files.sort();
-    let mut hasher = DefaultHasher::new();
+    println!("cargo::rerun-if-env-changed=BERTH_DASHBOARD");
+    let is_read_at_start = env::var_os("BERTH_DASHBOARD").is_some_and(|from| from == "folder");
+    let (folder, listed) = match is_read_at_start {
+        true => {
+            println!("cargo::rerun-if-changed=build.rs");
+            (Some(root), Vec::new())
+        }
+        false => {
+            println!("cargo::rerun-if-changed={}", root.display());
+            (None, files::list(&root)?)
+        }
+    };
     let mut rows = String::new();
-    for file in &files {
-        let name = file.strip_prefix(&root).map_err(io::Error::other)?;
-        let name = name.to_str().ok_or_else(|| io::Error::other("a file whose name is not text"))?;
-        (name, fs::read(file)?).hash(&mut hasher);
-        let zipped = PathBuf::from(format!("{}.gz", file.display()));
+    for (name, path) in &listed {
+        let zipped = files::zipped(path);
         let zipped = match zipped.exists() {
             true => format!("Some(include_bytes!({:?}))", zipped.canonicalize()?),
             false => "None".into(),
         };
-        let whole = file.canonicalize()?;
+        let whole = path.canonicalize()?;
         writeln!(rows, "File {{ name: {name:?}, whole: include_bytes!({whole:?}), zipped: {zipped} }},")
             .map_err(io::Error::other)?;
     }
-    let build = format!("{:016x}", hasher.finish());
-    let table = format!("const BUILD: &str = {build:?};\nstatic FILES: &[File] = &[{rows}];\n");
+    let build = files::build(&listed)?;
+    let table = format!(
+        "const EMBEDDED_BUILD: &str = {build:?};\n\
+         const FOLDER: Option<&str> = {folder:?};\n\
+         static EMBEDDED: &[File] = &[{rows}];\n"
+    );
     fs::write(Path::new(&variable("OUT_DIR")).join("dashboard.rs"), table)
 }
 
 fn variable(name: &str) -> String {
     env::var(name).expect("cargo sets it")
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    if !folder.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if !is_hidden && path.extension().is_none_or(|ending| ending != "gz") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
