@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -45,9 +46,12 @@ pub struct Manifest {
 /// Copies what a connection sees into a new file.
 pub(crate) fn write(source: &Connection, to: &Path) -> Result<Manifest, StoreError> {
     // Its name is taken before anything is written, so that two backups at once do not overwrite each other.
-    File::options().write(true).create_new(true).open(to).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => StoreError::InTheWay { path: to.to_owned() },
-        _ => StoreError::file("creating", to)(error),
+    // It holds everything that the server knows, so it is for its owner alone.
+    File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::InTheWay { path: to.to_owned() },
+            _ => StoreError::file("creating", to)(error),
+        }
     })?;
     write_into(source, to).inspect_err(|_| {
         // It is empty. If it stays, it is refused when it is restored.
@@ -181,10 +185,13 @@ impl Partial {
     fn new(path: PathBuf) -> Result<Self, StoreError> {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::file("removing", &path)(error))
+                return Err(StoreError::file("removing", &path)(error));
             }
-            _ => Ok(Self { path }),
+            _ => {}
         }
+        // It is made for its owner alone before anything is in it; whoever writes it finds it empty.
+        let made = File::options().write(true).create_new(true).mode(0o600).open(&path);
+        made.map(|_| Self { path: path.clone() }).map_err(StoreError::file("creating", &path))
     }
 }
 

@@ -72,6 +72,30 @@ pub struct Sample {
     pub series: String,
     /// How much, in the fixed-point unit of the series.
     pub value: i64,
+    /// What was since the sample before, when that is known; otherwise the value stands for all of it.
+    pub window: Option<Window>,
+}
+
+/// What a number was between two samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The mean over time.
+    pub mean: i64,
+    /// The smallest.
+    pub min: i64,
+    /// The largest.
+    pub max: i64,
+}
+
+impl Sample {
+    /// A value of which nothing more is known.
+    pub fn new(series: impl Into<String>, value: i64) -> Self {
+        Self { series: series.into(), value, window: None }
+    }
+
+    pub(crate) fn window(&self) -> Window {
+        self.window.unwrap_or(Window { mean: self.value, min: self.value, max: self.value })
+    }
 }
 
 /// What became of a batch.

@@ -7,7 +7,7 @@ use crate::{
     tally::{signed, unsigned, unsigned_or_none},
 };
 use berth_types::{ProjectId, Time, WorkloadId};
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Value};
 
 /// The most workloads on one page.
 pub const PAGE_MAX: usize = 1_000;
@@ -136,40 +136,70 @@ pub(crate) fn load_page(
     count_max: usize,
 ) -> rusqlite::Result<FinishedPage> {
     let count_max = count_max.clamp(1, PAGE_MAX);
-    let (mut conditions, mut values) = (Vec::new(), Vec::<Box<dyn ToSql>>::new());
-    let mut require = |condition: &str, value: Option<Box<dyn ToSql>>| {
-        if let Some(value) = value {
-            conditions.push(condition.to_owned());
-            values.push(value);
-        }
-    };
-    let number = |value: u64| Box::new(i64::try_from(value).unwrap_or(i64::MAX)) as Box<dyn ToSql>;
-    let text = |value: &Option<String>| value.clone().map(|value| Box::new(value) as Box<dyn ToSql>);
-    require("project = ?", filter.project.map(|project| number(project.0)));
-    require("user = ?", text(&filter.user));
-    require("name = ?", text(&filter.name));
-    require("kind = ?", text(&filter.kind));
-    require("phase = ?", text(&filter.phase));
-    require("hidden = ?", filter.hidden.map(|hidden| Box::new(hidden) as Box<dyn ToSql>));
-    require("ended >= ?", filter.ended_from.map(|at| number(at.0)));
-    require("ended < ?", filter.ended_before.map(|at| number(at.0)));
-    if let Some(cursor) = after {
-        conditions.push("(ended, id) < (?, ?)".to_owned());
-        values.extend([number(cursor.ended.0), number(cursor.id.0)]);
-    }
     // One more than asked for tells whether there is a next page.
-    values.push(Box::new(count_max as i64 + 1));
-    let conditions =
-        if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-    let sql = format!("SELECT {COLUMNS} FROM finished {conditions} ORDER BY ended DESC, id DESC LIMIT ?");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(rusqlite::params_from_iter(values), read)?;
-    let mut workloads = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let rows_max = count_max + 1;
+    let mut workloads = Vec::new();
+    for filter in in_order_of_an_index(filter) {
+        let query = Query::new(&filter, after, rows_max);
+        let mut statement = connection.prepare_cached(&query.sql)?;
+        let rows = statement.query_map(rusqlite::params_from_iter(&query.values), read)?;
+        workloads.append(&mut rows.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    workloads.sort_by_key(|workload| std::cmp::Reverse((workload.ended, workload.id)));
     let is_more = workloads.len() > count_max;
     workloads.truncate(count_max);
     let last = workloads.last().filter(|_| is_more);
     let next = last.map(|workload| FinishedCursor { ended: workload.ended, id: workload.id });
     Ok(FinishedPage { workloads, next })
+}
+
+/// Splits a filter into filters that together find the same, each of which an index gives in the order of a page. All
+/// indices but that of names hold hidden workloads apart from the others: a query for both would read and sort every
+/// workload of a project for its first page.
+fn in_order_of_an_index(filter: &FinishedFilter) -> Vec<FinishedFilter> {
+    if filter.hidden.is_some() || filter.name.is_some() {
+        return vec![filter.clone()];
+    }
+    [false, true].map(|hidden| FinishedFilter { hidden: Some(hidden), ..filter.clone() }).into()
+}
+
+/// A statement that reads finished workloads in the order of a page, and the values of its parameters.
+struct Query {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Query {
+    fn new(filter: &FinishedFilter, after: Option<FinishedCursor>, rows_max: usize) -> Self {
+        let (mut conditions, mut values) = (Vec::new(), Vec::new());
+        let mut require = |condition: &'static str, value: Option<Value>| {
+            if let Some(value) = value {
+                conditions.push(condition);
+                values.push(value);
+            }
+        };
+        let number = |value: u64| Value::from(i64::try_from(value).unwrap_or(i64::MAX));
+        let text = |value: &Option<String>| value.clone().map(Value::from);
+        require("project = ?", filter.project.map(|project| number(project.0)));
+        require("user = ?", text(&filter.user));
+        require("name = ?", text(&filter.name));
+        require("kind = ?", text(&filter.kind));
+        require("phase = ?", text(&filter.phase));
+        require("hidden = ?", filter.hidden.map(Value::from));
+        require("ended >= ?", filter.ended_from.map(|at| number(at.0)));
+        require("ended < ?", filter.ended_before.map(|at| number(at.0)));
+        if let Some(cursor) = after {
+            conditions.push("(ended, id) < (?, ?)");
+            values.extend([number(cursor.ended.0), number(cursor.id.0)]);
+        }
+        values.push(number(rows_max as u64));
+        let conditions = match conditions.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", conditions.join(" AND ")),
+        };
+        let sql = format!("SELECT {COLUMNS} FROM finished {conditions} ORDER BY ended DESC, id DESC LIMIT ?");
+        Self { sql, values }
+    }
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<FinishedWorkload> {
@@ -186,4 +216,35 @@ fn read(row: &Row<'_>) -> rusqlite::Result<FinishedWorkload> {
         document: Json::stored(row.get(9)?),
         hidden: row.get(10)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_page_of_any_list_comes_from_an_index_without_sorting() {
+        let connection = Connection::open_in_memory().expect("memory");
+        connection.execute_batch(include_str!("../migrations/0001_log.sql")).expect("the schema");
+        let all = FinishedFilter::default();
+        let project = FinishedFilter { project: Some(ProjectId(3)), ..all.clone() };
+        let user = FinishedFilter { user: Some("ann".into()), ..all.clone() };
+        let name = FinishedFilter { name: Some("mine".into()), ..project.clone() };
+        let phase = FinishedFilter { phase: Some("failed".into()), ..project.clone() };
+        let shown = FinishedFilter { hidden: Some(false), ..project.clone() };
+        for filter in [all, project, user, name, phase, shown] {
+            for after in [None, Some(FinishedCursor { ended: Time(9), id: WorkloadId(9) })] {
+                for part in in_order_of_an_index(&filter) {
+                    let query = Query::new(&part, after, 101);
+                    let mut plan =
+                        connection.prepare(&format!("EXPLAIN QUERY PLAN {}", query.sql)).expect("a plan");
+                    let steps = plan
+                        .query_map(rusqlite::params_from_iter(&query.values), |row| row.get::<_, String>(3))
+                        .expect("a plan");
+                    let steps: Vec<String> = steps.collect::<rusqlite::Result<_>>().expect("its steps");
+                    assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{part:?}: {steps:?}");
+                }
+            }
+        }
+    }
 }

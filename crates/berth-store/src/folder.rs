@@ -55,6 +55,11 @@ impl Folder {
         self.path.join(DATABASE)
     }
 
+    /// The write-ahead log of the database.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join(DATABASE_LOG)
+    }
+
     /// Where a restore puts the database until it is known to be whole.
     pub(crate) fn half_restored(&self) -> PathBuf {
         self.path.join(HALF_RESTORED)
@@ -76,7 +81,7 @@ impl Folder {
     /// Writes the write-ahead log over itself. When a sync of an earlier process failed, the system may show what it never wrote,
     /// and would call it written when asked again; only bytes that are written again are sure to reach the disk.
     pub(crate) fn rewrite_log(&self) -> Result<(), StoreError> {
-        let path = self.path.join(DATABASE_LOG);
+        let path = self.log();
         let rewritten = File::options().read(true).write(true).open(&path).and_then(|mut log| {
             let mut content = Vec::new();
             log.read_to_end(&mut content)?;

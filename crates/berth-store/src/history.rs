@@ -4,6 +4,7 @@
 //! for samples that come late, and dropping samples loses nothing but detail.
 
 use crate::{
+    batch::Window,
     settings::Settings,
     tally::{Tally, signed, unsigned},
 };
@@ -17,7 +18,7 @@ pub const SERIES_MAX: usize = 50_000;
 pub const POINTS_MAX: usize = 20_000;
 
 /// What a sample costs in the file: its row, its part of the pages above, and room that is not filled.
-const SAMPLE_BYTES: u64 = 36;
+const SAMPLE_BYTES: u64 = 40;
 /// The same for a roll-up.
 const ROLLUP_BYTES: u64 = 72;
 /// Rows that are too old, dropped with one write.
@@ -48,7 +49,8 @@ impl Resolution {
 /// One point of a series. The mean is `sum / count`; dividing is left to who draws it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
-    /// The time of the sample, or the beginning of the time the point stands for.
+    /// The time of the sample, or the beginning of the time the point stands for. The value of a sample is of its time; its smallest and
+    /// largest are since the sample before.
     pub at: Time,
     /// Samples in it.
     pub count: u64,
@@ -61,17 +63,17 @@ pub struct Point {
 }
 
 impl Point {
-    fn of(at: Time, value: i64) -> Self {
-        Self { at, count: 1, sum: value, min: value, max: value }
+    fn of(at: Time, window: Window) -> Self {
+        Self { at, count: 1, sum: window.mean, min: window.min, max: window.max }
     }
 
-    fn with(self, value: i64) -> Self {
+    fn with(self, window: Window) -> Self {
         Self {
             at: self.at,
             count: self.count + 1,
-            sum: self.sum.saturating_add(value),
-            min: self.min.min(value),
-            max: self.max.max(value),
+            sum: self.sum.saturating_add(window.mean),
+            min: self.min.min(window.min),
+            max: self.max.max(window.max),
         }
     }
 }
@@ -145,9 +147,13 @@ pub(crate) fn insert(
     sample: &crate::Sample,
 ) -> rusqlite::Result<()> {
     let number = series.number(connection, &sample.series)?;
-    let mut statement =
-        connection.prepare_cached("INSERT OR IGNORE INTO sample (at, series, value) VALUES (?1, ?2, ?3)")?;
-    if statement.execute(params![signed(at.0), number, sample.value])? == 0 {
+    let window = sample.window();
+    let differs = |bound: i64| (bound != sample.value).then_some(bound);
+    let mut statement = connection.prepare_cached(
+        "INSERT OR IGNORE INTO sample (at, series, value, min, max) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let row = params![signed(at.0), number, sample.value, differs(window.min), differs(window.max)];
+    if statement.execute(row)? == 0 {
         return Ok(());
     }
     tally.raw_rows += 1;
@@ -157,7 +163,7 @@ pub(crate) fn insert(
         let width = resolution.width().0;
         let start = Time(at.0 / width * width);
         let known = load_rollup(connection, resolution, start, number)?;
-        let point = known.map_or_else(|| Point::of(start, sample.value), |point| point.with(sample.value));
+        let point = known.map_or_else(|| Point::of(start, window), |point| point.with(window));
         *rows += u64::from(known.is_none());
         let mut statement = connection.prepare_cached(
             "INSERT OR REPLACE INTO rollup (width, start, series, count, sum, min, max)
@@ -282,10 +288,11 @@ pub(crate) fn load_names(connection: &Connection) -> rusqlite::Result<Vec<String
 
 fn load_samples(connection: &Connection, series: i64, from: u64, to: u64) -> rusqlite::Result<Vec<Point>> {
     let mut statement = connection.prepare_cached(
-        "SELECT at, value FROM sample WHERE at >= ?1 AND at < ?2 AND series = ?3 ORDER BY at LIMIT ?4",
+        "SELECT at, value, ifnull(min, value), ifnull(max, value) FROM sample WHERE at >= ?1 AND at < ?2 AND series = ?3 ORDER BY at LIMIT ?4",
     )?;
     let rows = statement.query_map([signed(from), signed(to), series, POINTS_MAX as i64], |row| {
-        Ok(Point::of(Time(unsigned(row, 0)?), row.get(1)?))
+        let (at, value) = (Time(unsigned(row, 0)?), row.get(1)?);
+        Ok(Point { at, count: 1, sum: value, min: row.get(2)?, max: row.get(3)? })
     })?;
     rows.collect()
 }

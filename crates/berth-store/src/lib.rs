@@ -55,7 +55,7 @@ mod writer;
 pub use answers::GivenAnswer;
 pub use backup::{Manifest, read_manifest, restore};
 pub use batch::{
-    Answer, Appended, BATCH_ROWS_MAX, BODY_BYTES_MAX, Batch, Event, NewEvent, Sample, TEXT_BYTES_MAX,
+    Answer, Appended, BATCH_ROWS_MAX, BODY_BYTES_MAX, Batch, Event, NewEvent, Sample, TEXT_BYTES_MAX, Window,
 };
 pub use error::StoreError;
 pub use finished::{FinishedCursor, FinishedFilter, FinishedPage, FinishedWorkload, PAGE_MAX};

@@ -8,7 +8,8 @@ use std::{path::Path, time::Duration};
 const APPLICATION_ID: u32 = 0x4272_7468;
 
 /// The forms the database went through, oldest first. A released one never changes; a new one is added at the end.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_log.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_log.sql"), include_str!("../migrations/0002_windows.sql")];
 
 /// Statements that stay compiled in a connection.
 const STATEMENTS_KEPT: usize = 64;

@@ -90,7 +90,7 @@ impl Store {
             .map_err(StoreError::unreadable("copying the log into the database"))?;
         let start = load_start(&connection)?;
         let read_only = Arc::new(OnceLock::new());
-        let writer = Writer::new(connection, Limits::of(settings), Arc::clone(&read_only))
+        let writer = Writer::new(connection, Limits::of(settings), folder.log(), Arc::clone(&read_only))
             .map_err(StoreError::unreadable("preparing the database"))?;
         let (requests, queue) = sync_channel(WAITING_MAX);
         let thread = std::thread::Builder::new().name("berth-store".into());

@@ -21,7 +21,7 @@ fn with_backup(temp: &Temp) -> std::path::PathBuf {
     }
     let path = temp.join("backup");
     let manifest = store.backup(&path).expect("a backup");
-    assert_eq!((manifest.last_seq, manifest.schema), (30, 1));
+    assert_eq!((manifest.last_seq, manifest.schema), (30, 2));
     assert_eq!(read_manifest(&path).expect("a manifest"), manifest);
     path
 }
@@ -86,6 +86,14 @@ fn a_backup_under_load_is_a_beginning_of_the_log_in_whole_batches() {
         is_over.store(true, SeqCst);
         assert!(appending.join().expect("it does not panic") * 3 >= last);
     });
+}
+
+#[test]
+fn a_backup_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = Temp::new();
+    let backup = with_backup(&temp);
+    assert_eq!(fs::metadata(&backup).expect("a backup").permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn play(store: &Store, witness: &mut Witness, until_refused: bool) -> Result<(),
             batch.answer = Some(Answer { key, request, body, expires });
         }
         if number % 2 == 1 {
-            let series = (0..5).map(|series| Sample { series: format!("series-{series}"), value: 7 });
+            let series = (0..5).map(|series| Sample::new(format!("series-{series}"), 7));
             batch.samples = series.collect();
             batch.at = Time(400_000 * number);
         }
@@ -153,7 +153,8 @@ fn the_power_may_go_at_each_operation_with_any_sectors_kept() {
     check_every_operation("any sectors remain", |at| Fault::Crash(Remains::AnySectors(at)));
 }
 
-/// Appends some batches, and copies the database while its write-ahead log is not empty. Gives the bytes of the log.
+/// Appends some batches, and copies the database while its write-ahead log is not empty. Gives the bytes of the log
+/// up to its last frame: what follows are zeros.
 fn copy_with_log(temp: &Temp) -> u64 {
     let live = temp.join("live");
     let store = support::open(&live);
@@ -161,7 +162,12 @@ fn copy_with_log(temp: &Temp) -> u64 {
         store.append(batch(number, 3)).wait().expect("it is written");
     }
     copy_database(&live, &temp.join("copy"));
-    fs::metadata(temp.join("copy/berth.db-wal")).expect("a log").len()
+    let log = fs::read(temp.join("copy/berth.db-wal")).expect("a log");
+    const HEADER_BYTES: usize = 32;
+    const FRAME_BYTES: usize = 4_096 + 24;
+    // A frame begins with the number of its page, which is not 0.
+    let frames = log[HEADER_BYTES..].chunks(FRAME_BYTES).take_while(|frame| frame[..4] != [0; 4]);
+    (HEADER_BYTES + frames.count() * FRAME_BYTES) as u64
 }
 
 /// Opens a damaged copy: what is left is a beginning of the log, of whole batches. Gives how many events.
@@ -203,8 +209,8 @@ fn a_log_whose_last_page_is_torn_is_read_up_to_the_batch_before() {
         copy_database(&temp.join("copy"), &folder);
         let path = folder.join("berth.db-wal");
         let mut log = fs::read(&path).expect("a log");
-        let from = bytes as usize - torn;
-        log[from..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let end = bytes as usize;
+        log[end - torn..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
         fs::write(&path, log).expect("it is torn");
         assert_eq!(check_beginning(&folder), 57, "{torn} bytes torn");
     }

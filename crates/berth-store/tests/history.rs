@@ -11,7 +11,7 @@ use support::{Temp, batch, check_file, open, random::Random};
 const END: Time = Time(i64::MAX as u64);
 
 fn sample(series: &str, value: i64) -> Sample {
-    Sample { series: series.into(), value }
+    Sample::new(series, value)
 }
 
 fn append_samples(store: &Store, at: u64, samples: Vec<Sample>) {

@@ -68,8 +68,7 @@ impl Script {
             batch.forgotten = vec![WorkloadId(random.below(30))];
         }
         if random.chance(40) {
-            let value =
-                |series: &&str| Sample { series: (*series).into(), value: random.below(1_000) as i64 };
+            let value = |series: &&str| Sample::new(*series, random.below(1_000) as i64);
             batch.samples = SERIES.iter().map(value).collect();
         }
         if random.chance(30) {

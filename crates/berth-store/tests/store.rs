@@ -41,6 +41,55 @@ fn events_are_there_after_a_restart_in_their_order() {
 }
 
 #[test]
+fn appends_find_room_in_the_log_and_seldom_make_its_file_longer() {
+    let temp = Temp::new();
+    let folder = temp.join("store");
+    let store = open(&folder);
+    let log = folder.join("berth.db-wal");
+    let (mut lengths, appends) = (std::collections::BTreeSet::new(), 400);
+    for number in 0..appends {
+        store.append(batch(number, 1)).wait().expect("it is written");
+        lengths.insert(std::fs::metadata(&log).expect("a log").len());
+    }
+    // A sync of a file that grew costs twice as much.
+    assert!(lengths.len() < 60, "{} of {appends} appends made the file longer", lengths.len());
+    let events = all_events(&store);
+    // As after a crash: what is on the disk, without the closing of the store.
+    let copy = temp.join("copy");
+    std::fs::create_dir(&copy).expect("a folder");
+    for name in ["berth.db", "berth.db-wal"] {
+        std::fs::copy(folder.join(name), copy.join(name)).expect("a file");
+    }
+    assert_eq!(all_events(&open(&copy)), events, "zeros behind the last frame end the log");
+}
+
+#[test]
+fn a_page_lists_hidden_and_shown_workloads_in_one_order_over_all_pages() {
+    let temp = Temp::new();
+    let store = open(&temp.join("store"));
+    let workloads = (0..30).map(|id| {
+        let mut workload = finished(id, id / 3);
+        workload.hidden = id % 4 == 0;
+        workload
+    });
+    store.append(Batch { finished: workloads.collect(), ..batch(1, 1) }).wait().expect("it is written");
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.load_finished_page(&FinishedFilter::default(), after, 7).expect("a page");
+        listed.extend(page.workloads.into_iter().map(|workload| (workload.ended, workload.id)));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let mut expected = listed.clone();
+    expected.sort();
+    expected.reverse();
+    assert_eq!(listed, expected);
+    assert_eq!(listed.len(), 30);
+}
+
+#[test]
 fn a_batch_decided_on_an_older_log_is_refused_and_writes_nothing() {
     let temp = Temp::new();
     let store = open(&temp.join("store"));

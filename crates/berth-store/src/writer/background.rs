@@ -45,7 +45,9 @@ impl Writer {
 
     pub(super) fn has_work(&self) -> bool {
         let is_asked = self.snapshot.is_some() || !self.compactions.is_empty();
-        is_asked || self.read_only.get().is_none() && (self.excess_bytes() > 0 || self.is_checkpoint_due())
+        is_asked
+            || self.read_only.get().is_none()
+                && (self.excess_bytes() > 0 || self.is_checkpoint_due() || self.is_room_due())
     }
 
     /// Does one thing that waits, if there is one.
@@ -65,6 +67,8 @@ impl Writer {
             self.answer_compactions(&answer);
         } else if self.is_checkpoint_due() {
             self.checkpoint();
+        } else if self.is_room_due() {
+            self.make_room();
         }
     }
 
@@ -169,6 +173,7 @@ impl Writer {
             Ok(_) => {
                 self.wal_pages.store(0, Relaxed);
                 self.checkpoint_at_pages = CHECKPOINT_PAGES;
+                self.room.on_truncated();
                 Ok(())
             }
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),

@@ -68,7 +68,7 @@ impl Writer {
         self.connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'failed_writes'", [])
     }
 
-    fn stop_writing(&mut self, reason: &str) {
+    pub(super) fn stop_writing(&mut self, reason: &str) {
         // The first reason is the one to look into.
         let _ = self.read_only.set(reason.into());
     }

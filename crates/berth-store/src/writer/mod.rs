@@ -10,6 +10,7 @@
 mod background;
 mod failure;
 mod group;
+mod room;
 
 pub(crate) use group::Entry;
 
@@ -21,7 +22,9 @@ use crate::{
     tally::Tally,
 };
 use background::Unfinished;
+use room::Room;
 use rusqlite::{Connection, TransactionBehavior};
+use std::path::PathBuf;
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicU32, Ordering::Relaxed},
@@ -57,6 +60,7 @@ pub(crate) struct Writer {
     /// Pages in the write-ahead log, as SQLite says after each commit.
     wal_pages: Arc<AtomicU32>,
     checkpoint_at_pages: u32,
+    room: Room,
     /// Why nothing is written any more; shared with the store's handle.
     read_only: Arc<OnceLock<Arc<str>>>,
 }
@@ -66,6 +70,7 @@ impl Writer {
     pub(crate) fn new(
         mut connection: Connection,
         limits: Limits,
+        log: PathBuf,
         read_only: Arc<OnceLock<Arc<str>>>,
     ) -> rusqlite::Result<Self> {
         let wal_pages = Arc::new(AtomicU32::new(0));
@@ -93,6 +98,7 @@ impl Writer {
             compactions: Vec::new(),
             wal_pages,
             checkpoint_at_pages: background::CHECKPOINT_PAGES,
+            room: Room::new(log),
             read_only,
         })
     }
