@@ -9,9 +9,11 @@
 //! ```
 
 mod admit;
+mod blockers;
 mod brief;
 mod claim;
 mod cycle;
+mod details;
 mod elastic;
 mod explain;
 mod fit;
@@ -35,6 +37,7 @@ mod rooms;
 mod score;
 mod shape;
 mod share;
+mod suggest;
 mod take;
 mod tree;
 mod trial;
@@ -42,8 +45,8 @@ mod units;
 
 use berth_types::{
     Account, Change, ChangeError, Department, DepartmentId, Explanation, Gpus, Name, NodeId, Plan, Policy,
-    Project, ProjectId, State, Time, WaitReason, Workload, WorkloadId, validate_node, validate_places,
-    validate_submission,
+    Project, ProjectId, RequestChange, State, Suggestion, Time, WaitDetails, WaitReason, Workload,
+    WorkloadId, WorkloadSpec, validate_node, validate_places, validate_submission,
 };
 use hash::IdMap;
 use pool::{Organisation, Pool};
@@ -61,6 +64,9 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Plans that are made to find the changes of one request.
+    pub const WHAT_IFS_MAX: usize = 16;
+
     /// An engine that knows of nothing yet.
     pub fn new(policy: Policy) -> Self {
         Self {
@@ -144,6 +150,25 @@ impl Engine {
     /// Why workloads wait that are queued, without what would help them; for many at once.
     pub fn wait_reasons(&self, workloads: &[WorkloadId], now: Time) -> Vec<(WorkloadId, WaitReason)> {
         explain::wait_reasons(self, workloads, now)
+    }
+
+    /// The numbers behind a reason that [`Engine::explain`] gave: what is asked for, what is there, what its accounts use,
+    /// what blocks it, and its position in the queue.
+    pub fn wait_details(&self, workload: WorkloadId, reason: &WaitReason) -> Option<WaitDetails> {
+        details::wait_details(self, workload, reason)
+    }
+
+    /// Changes of its request with which a queued workload would start now, cheapest first; each was planned on a copy of the
+    /// engine, as a new submission in place of the old one. `respecify` turns a change into the request that would be
+    /// submitted, or refuses it. At most [`Engine::WHAT_IFS_MAX`] plans are made.
+    pub fn suggest(
+        &self,
+        workload: WorkloadId,
+        details: &WaitDetails,
+        now: Time,
+        respecify: impl Fn(&RequestChange) -> Option<WorkloadSpec>,
+    ) -> Vec<Suggestion> {
+        suggest::suggest(self, workload, details, now, &respecify)
     }
 
     /// A workload as the engine knows it.

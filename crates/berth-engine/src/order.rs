@@ -34,6 +34,11 @@ impl Head {
         Self { slot, priority: workload.spec.priority, submitted, id, class, asked }
     }
 
+    /// Which workload it is.
+    pub(crate) fn workload(&self) -> WorkloadId {
+        self.id
+    }
+
     /// Its place in the queue of its project.
     pub(crate) fn in_queue(&self) -> (Reverse<i32>, Time, WorkloadId) {
         (Reverse(self.priority), self.submitted, self.id)
@@ -537,6 +542,14 @@ impl Pool {
         let firsts: Vec<(u32, Head)> =
             children.filter_map(|child| Some((*child, self.first_head(*child, heads)?))).collect();
         first_of(firsts.iter().map(|(child, head)| (self.tree.at(*child), head)))
+    }
+
+    /// Whether the order of starts puts one head before that of another project.
+    pub(crate) fn goes_before(&self, one: &Head, other: &Head) -> bool {
+        let (first, second) =
+            self.tree.below_common(self.entry(one.slot).project, self.entry(other.slot).project);
+        let turns = (Turn::of(self.tree.at(first), one), Turn::of(self.tree.at(second), other));
+        turns.0.compare(&turns.1) == Ordering::Less
     }
 
     /// How a waiting workload stands at the instant that is being planned.

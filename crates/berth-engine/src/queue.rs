@@ -203,6 +203,11 @@ impl Group {
         (self.ready.len() + self.leaving.len() + self.resting.len()) as u64
     }
 
+    /// All of them, in no order that matters.
+    pub(crate) fn all(&self) -> impl Iterator<Item = QueueKey> {
+        self.ready.iter().chain(&self.leaving).chain(&self.resting).copied()
+    }
+
     /// Those that are ready, in order.
     pub(crate) fn ready(&self) -> impl Iterator<Item = QueueKey> {
         self.ready.iter().copied()

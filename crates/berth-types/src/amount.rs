@@ -9,6 +9,9 @@ pub enum AmountError {
     /// Not a decimal number at all.
     #[error("`{0}` is not a number; write for example `2` or `0.5`")]
     NotANumber(String),
+    /// Below zero.
+    #[error("`{0}` must be 0 or more")]
+    Negative(String),
     /// More decimals than the fixed point holds.
     #[error("`{0}` has more than {1} decimals")]
     TooPrecise(String, u32),
@@ -367,7 +370,12 @@ fn parse_decimal(text: &str, decimals: u32, max: u64) -> Result<u64, AmountError
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if (whole.is_empty() && part.is_empty()) || !digits(whole) || !digits(part) {
-        return Err(AmountError::NotANumber(text.into()));
+        // What follows the sign of a negative number is one by itself.
+        let negative = text.strip_prefix('-').filter(|rest| parse_decimal(rest, decimals, max).is_ok());
+        return Err(match negative {
+            Some(_) => AmountError::Negative(text.into()),
+            None => AmountError::NotANumber(text.into()),
+        });
     }
     let part = part.trim_end_matches('0');
     if part.len() > decimals as usize {

@@ -21,6 +21,7 @@ mod project;
 mod reason;
 mod request;
 mod state;
+mod wait;
 mod workload;
 mod workloads;
 
@@ -35,6 +36,7 @@ pub use project::{Department, Entitlement, Project};
 pub use reason::{Account, Explanation, Holder, Passed, PassedQuota, Remedy, Verdict, WaitReason};
 pub use request::{GpuRequest, Request, Tasks, Topology, TopologyLevel};
 pub use state::{State, no_room, validate_entitlement, validate_node, validate_places, validate_submission};
+pub use wait::{AccountUse, Blocker, QueuePosition, RequestChange, Suggestion, WaitDetails};
 pub use workload::{AfterStop, Kind, Outcome, Phase, Reservation, Spread, Task, Workload, WorkloadSpec};
 pub use workloads::{WorkloadMut, Workloads};
 
