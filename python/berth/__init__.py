@@ -13,13 +13,13 @@ import urllib.request
 
 __all__ = ["report", "checkpoint", "checkpoint_dir", "on_stop"]
 
-_FIELDS = ("epoch", "epochs", "step", "steps", "loss", "accuracy", "eta", "percent", "utilisation")
+_FIELDS = ("epoch", "epochs", "step", "steps", "loss", "accuracy", "eta", "percent", "utilisation", "throughput")
 _TIMEOUT_SECS = 5
 
 
 def report(**values):
-    """Reports progress. Known names are epoch, epochs, step, steps, loss, accuracy, eta (seconds), percent and
-    utilisation; any other number is a metric. Never raises because of Berth, and never stops a training."""
+    """Reports progress. Known names are epoch, epochs, step, steps, loss, accuracy, throughput (samples per second),
+    eta (seconds), percent and utilisation (percent); any other number is a metric. Never raises because of Berth, and never stops a training."""
     if "BERTH_TASK" not in os.environ and "BERTH_REPORT_URL" not in os.environ:
         return
     body = {}
@@ -28,7 +28,7 @@ def report(**values):
             continue
         if name == "eta" and not isinstance(value, str):
             value = "%ds" % int(value)
-        elif name not in _FIELDS or name in ("loss", "accuracy"):
+        elif name not in _FIELDS or name in ("loss", "accuracy", "throughput"):
             value = _number(value)
         body[name] = value
     _send("report", body)

@@ -1,12 +1,13 @@
 //! The agent of this machine: a handle for callers, and the thread behind it.
 
 use crate::{
-    AgentConfig, AgentError, Fact, Host, Listening, LogReader, LogStart, RuntimeKind, Shell, ShellSpec,
-    Shutdown, TaskId, TaskSpec, TerminalSize, Wanted, access, account, cgroup,
+    AgentConfig, AgentError, Checked, Fact, Host, Listening, LogReader, LogStart, Planned, RuntimeKind,
+    Shell, ShellSpec, Shutdown, TaskId, TaskSpec, TerminalSize, Unfit, Wanted, access, account, cgroup,
+    check,
     devices::{self, Devices, Vendor},
     folder::{Folder, names},
     images::Images,
-    listening, oci,
+    listening,
     reactor::{Asked, Mailbox, Reactor, ShellSender},
     shell, shim,
 };
@@ -28,13 +29,13 @@ pub fn local(config: AgentConfig, facts: mpsc::Sender<Fact>) -> Result<Arc<dyn H
     let images = Images::new(&config, folder.root())?;
     let cgroup::Found { place, note } = cgroup::detect(&format!("berth-{}", folder.id()));
     let notes: Vec<String> = note.into_iter().collect();
-    let (mailbox, reactor) = Reactor::new(config, Arc::clone(&folder), images.clone(), place, facts)?;
+    let (mailbox, reactor) = Reactor::new(config.clone(), Arc::clone(&folder), images.clone(), place, facts)?;
     let thread = std::thread::Builder::new()
         .name("berth-agent".into())
         .spawn(move || reactor.run())
         .map_err(|source| AgentError::System { doing: "starting the agent's thread", source })?;
     let vendors = devices::vendors();
-    Ok(Arc::new(Agent { folder, images, mailbox, notes, vendors, thread: Mutex::new(Some(thread)) }))
+    Ok(Arc::new(Agent { folder, images, config, mailbox, notes, vendors, thread: Mutex::new(Some(thread)) }))
 }
 
 /// Whether this process can run tasks as users of the machine that have this number and others. The text says why not.
@@ -54,6 +55,7 @@ pub fn can_run_as_others(first: u32) -> Result<(), String> {
 struct Agent {
     folder: Arc<Folder>,
     images: Images,
+    config: AgentConfig,
     mailbox: Mailbox,
     notes: Vec<String>,
     vendors: Vec<Box<dyn Vendor>>,
@@ -65,12 +67,12 @@ impl Host for Agent {
         devices::look(&self.vendors)
     }
 
-    fn check_image(&self, image: &str, runtime: RuntimeKind) -> Result<(), String> {
-        match runtime {
-            RuntimeKind::Process => self.images.find(image).map(|_| ()),
-            RuntimeKind::Oci => oci::entry(image, self.images.find(image)).map(|_| ()),
-            RuntimeKind::Docker => Ok(()),
+    fn check(&self, planned: &Planned) -> Result<Checked, Unfit> {
+        let checked = check::check(planned, &self.images, &self.config, self.folder.root())?;
+        if planned.runtime == RuntimeKind::Docker {
+            self.check_engine(planned).map_err(Unfit::Image)?;
         }
+        Ok(checked)
     }
 
     fn find_user(&self, text: &str) -> Result<(u32, u32), String> {
@@ -160,6 +162,16 @@ impl Host for Agent {
 impl Agent {
     fn is_in_engine(&self, id: TaskId) -> bool {
         self.folder.task(id).order().is_some_and(|order| order.spec.runtime == RuntimeKind::Docker)
+    }
+
+    /// Whether a container engine answers, and has the image if it may not fetch it.
+    fn check_engine(&self, planned: &Planned) -> Result<(), String> {
+        let (sender, answer) = mpsc::channel();
+        let image = planned.local_image.then(|| planned.image.clone());
+        self.mailbox.ask(Asked::Engine(image, sender));
+        answer
+            .recv_timeout(ENGINE_WITHIN)
+            .unwrap_or_else(|_| Err("the container engine does not answer".into()))
     }
 
     fn ask_engine(&self, asked: impl FnOnce(ShellSender) -> Asked) -> Result<Shell, AgentError> {

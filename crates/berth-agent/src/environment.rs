@@ -40,6 +40,12 @@ pub(crate) fn inherited() -> BTreeMap<String, String> {
     INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
 }
 
+/// Where a task finds programs unless its request says otherwise: where the agent does.
+pub(crate) fn usual_path() -> String {
+    std::env::var("PATH")
+        .unwrap_or_else(|_| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into())
+}
+
 /// The variables of a task. The user's own win, except for the mark.
 pub(crate) fn of_task(
     spec: &TaskSpec,
@@ -50,8 +56,7 @@ pub(crate) fn of_task(
 ) -> BTreeMap<String, String> {
     let mut all = inherited();
     all.retain(|name, _| spec.run_as.is_none() || !PERSONAL.contains(&name.as_str()));
-    all.entry("PATH".to_owned())
-        .or_insert_with(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into());
+    all.insert("PATH".to_owned(), usual_path());
     all.insert("PYTHONPATH".to_owned(), places.python.display().to_string());
     // A trainer's lines must reach the log while they are news.
     all.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());

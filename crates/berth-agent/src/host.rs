@@ -1,8 +1,8 @@
 //! The face of the agent: what the control plane may ask of a machine.
 
 use crate::{
-    AgentError, Fact, Listening, LogReader, LogStart, RuntimeKind, Shell, ShellSpec, TaskId, TaskSpec,
-    TerminalSize, Wanted, devices::Devices,
+    AgentError, Checked, Fact, Listening, LogReader, LogStart, Planned, Shell, ShellSpec, TaskId, TaskSpec,
+    TerminalSize, Unfit, Wanted, devices::Devices,
 };
 use berth_types::{Bytes, Span, Time, WorkloadId};
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
@@ -12,9 +12,9 @@ pub trait Host: Send + Sync {
     /// What hardware there is.
     fn devices(&self) -> Devices;
 
-    /// Whether something of this machine stands for an image, so that it can be started. The text says why not, and what to do
-    /// about it.
-    fn check_image(&self, image: &str, runtime: RuntimeKind) -> Result<(), String>;
+    /// Whether a task could be started here now, and what would become of it: looks at its image, mounts, working directory and
+    /// program. This one waits for the file system, for the list of users and for a container engine.
+    fn check(&self, planned: &Planned) -> Result<Checked, Unfit>;
 
     /// The user and group that a text means, if tasks can be run as them here. It says why not, and what to do about it.
     fn find_user(&self, text: &str) -> Result<(u32, u32), String>;

@@ -32,58 +32,57 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Looks at what a task wants to see of this machine, and notes what it is lent whoever it runs as.
     pub(crate) fn look_at_mounts(&self, spec: &TaskSpec) -> Result<Vec<Mount>, String> {
-        let looked_at = spec.mounts.iter().map(|mount| {
-            check_mount(mount)?;
-            // Whoever has an account of its own is kept from what is private by the kernel, and may see what lies around it. Where
-            // all have one account nothing is private, and a person's own folder with everything in it may well be mounted.
-            let private = &self.config.private;
-            let leads_in = mount.source.starts_with(private);
-            let is_root = account::is_root() && spec.run_as.is_none_or(|(user, _)| user == 0);
-            let leads_over = is_root && private.starts_with(&mount.source);
-            if !mount.lent && (leads_in || leads_over) {
-                return Err(format!(
-                    "{} cannot be mounted: the server keeps its own there",
-                    mount.source.display()
-                ));
-            }
-            let is_allowed = self.config.allowed_mounts.iter().any(|folder| mount.source.starts_with(folder));
-            Ok(Mount { lent: mount.lent || is_allowed, ..mount.clone() })
-        });
-        looked_at.collect()
+        look_at_mounts(self.config, &spec.mounts, spec.run_as)
     }
+}
+
+/// Looks at what a task wants to see of this machine, and notes what it is lent whoever it runs as.
+pub(crate) fn look_at_mounts(
+    config: &AgentConfig,
+    mounts: &[Mount],
+    run_as: Option<(u32, u32)>,
+) -> Result<Vec<Mount>, String> {
+    let looked_at = mounts.iter().map(|mount| {
+        check_mount(mount)?;
+        // Whoever has an account of its own is kept from what is private by the kernel, and may see what lies around it. Where
+        // all have one account nothing is private, and a person's own folder with everything in it may well be mounted.
+        let private = &config.private;
+        let leads_in = mount.source.starts_with(private);
+        let is_root = account::is_root() && run_as.is_none_or(|(user, _)| user == 0);
+        let leads_over = is_root && private.starts_with(&mount.source);
+        if !mount.lent && (leads_in || leads_over) {
+            return Err(format!(
+                "{} cannot be mounted: the server keeps its own there",
+                mount.source.display()
+            ));
+        }
+        let is_allowed = config.allowed_mounts.iter().any(|folder| mount.source.starts_with(folder));
+        Ok(Mount { lent: mount.lent || is_allowed, ..mount.clone() })
+    });
+    looked_at.collect()
 }
 
 /// What to execute for a task as a process. The text says why it cannot run, and what to do about it.
 pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -> Result<Launch, String> {
-    let mut mounts = mounts(spec, context)?;
-    let jupyter = *runs == Runs::Jupyter && spec.command.first().is_none_or(|word| is_notebook_word(word));
+    let mut mounts = steps(context.folder.root(), context.look_at_mounts(spec)?)?;
+    let jupyter = is_notebook(runs, &spec.command);
     let asked = if jupyter && spec.ports.is_empty() { vec![8888] } else { spec.ports.clone() };
     let ports = context.ports.for_all(&asked)?;
     let master_port = (spec.workers > 1).then(|| context.ports.of_gang(context.folder, spec)).transpose()?;
     let work = context.folder.workload_work(spec.id.workload);
     let places = places(spec, context.folder);
     let mut environment = environment::of_task(spec, context.folder, &places, &ports, master_port);
-    let mut argv = match runs {
-        _ if jupyter => notebook(spec, context.config, ports[0].1)?,
-        Runs::Entry(ImageEntry::Program(program)) if spec.command.is_empty() => {
-            with(program.clone(), &spec.args)
-        }
-        Runs::Quickstart => with(with(texts(&context.config.quickstart), &spec.command), &spec.args),
-        Runs::Python if spec.command.is_empty() => with(vec!["python3".into()], &spec.args),
-        Runs::Shell if spec.command.is_empty() && !spec.args.is_empty() => {
-            with(vec!["bash".into()], &spec.args)
-        }
-        _ => with(spec.command.clone(), &spec.args),
+    let mut argv = match jupyter {
+        true => notebook(spec, context.config, ports[0].1)?,
+        false => argv(runs, &spec.command, &spec.args, context.config),
     };
-    let Some(program) = argv.first().cloned() else {
-        return Err(format!("`{}` runs nothing by itself here: give a command after --", spec.image));
-    };
+    let Some(program) = argv.first().cloned() else { return Err(nothing_to_run(&spec.image)) };
     let mut working_dir = spec.working_dir.clone().unwrap_or_else(|| work.clone());
     if mounts.is_empty() {
         // With mounts, what will be there is seen by the task alone.
         if spec.working_dir.is_some() && !working_dir.is_dir() {
             return Err(format!(
-                "the working folder {} does not exist on this machine",
+                "the working directory {} does not exist on this machine",
                 working_dir.display()
             ));
         }
@@ -99,6 +98,34 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
         }
     }
     Ok(Launch { argv, environment, working_dir, mounts, run_as: spec.run_as, ports, ..Launch::default() })
+}
+
+/// Whether a task is a notebook, which Berth starts in its own way.
+pub(crate) fn is_notebook(runs: &Runs, command: &[String]) -> bool {
+    *runs == Runs::Jupyter && command.first().is_none_or(|word| is_notebook_word(word))
+}
+
+/// The program and the arguments of a task that is no notebook; empty when there is nothing to run.
+pub(crate) fn argv(runs: &Runs, command: &[String], args: &[String], config: &AgentConfig) -> Vec<String> {
+    match runs {
+        Runs::Entry(ImageEntry::Program(program)) if command.is_empty() => with(program.clone(), args),
+        Runs::Quickstart => with(with(texts(&config.quickstart), command), args),
+        Runs::Python if command.is_empty() => with(vec!["python3".into()], args),
+        Runs::Shell if command.is_empty() && !args.is_empty() => with(vec!["bash".into()], args),
+        _ => with(command.to_vec(), args),
+    }
+}
+
+pub(crate) fn nothing_to_run(image: &str) -> String {
+    format!("`{image}` runs nothing by itself here: give a command after --")
+}
+
+/// Whether Berth shows a program to every task, whoever may enter the folders above it: this very program, and the Python
+/// environments that Berth installed.
+pub(crate) fn is_brought(config: &AgentConfig, program: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let own = config.quickstart.first().and_then(|own| real(Path::new(own)));
+    (own.is_some() && real(program) == own) || python_tool(&config.cache, program).is_some()
 }
 
 /// Where the task sees its checkpoints and the rest.
@@ -180,20 +207,21 @@ fn is_program(program: &str, path: &str, working_dir: &Path) -> bool {
     if program.contains('/') {
         return working_dir.join(program).is_file();
     }
-    path.split(':').any(|folder| Path::new(folder).join(program).is_file())
+    // A relative folder of the path is one of the working directory.
+    path.split(':').any(|folder| working_dir.join(folder).join(program).is_file())
 }
 
-/// Looks at what is to be mounted. A process sees the files of the machine, so what is wanted at its own path is there.
-fn mounts(spec: &TaskSpec, context: &Context<'_>) -> Result<Vec<MountStep>, String> {
+/// What is to be mounted for a process. It sees the files of the machine, so what is wanted at its own path is there.
+pub(crate) fn steps(root: &Path, looked_at: Vec<Mount>) -> Result<Vec<MountStep>, String> {
     let mut steps = Vec::new();
-    for mount in context.look_at_mounts(spec)? {
+    for mount in looked_at {
         let there = mount.source == mount.target;
         if there && !mount.read_only {
             continue;
         }
         // The shim works in the same namespace: what it writes must stay where the agent looks for it, and what it reads of the
         // machine must be the machine's.
-        let own = [context.folder.root(), Path::new("/proc"), Path::new("/sys"), Path::new(MEETING)];
+        let own = [root, Path::new("/proc"), Path::new("/sys"), Path::new(MEETING)];
         let hides = |needed: &&Path| needed.starts_with(&mount.target);
         let is_inside = own.iter().any(|own| mount.target.starts_with(own));
         if is_inside || own.iter().any(hides) || hides(&Path::new("/dev")) {
@@ -245,21 +273,25 @@ fn is_notebook_word(word: &str) -> bool {
     matches!(name, "start-notebook.sh" | "start.sh" | "jupyter" | "jupyter-lab" | "jupyter-notebook")
 }
 
-/// JupyterLab with the options of the usual images.
-fn notebook(spec: &TaskSpec, config: &AgentConfig, port: u16) -> Result<Vec<String>, String> {
+/// JupyterLab of this machine: the one that Berth installed, or one of the path.
+pub(crate) fn notebook_program(config: &AgentConfig, path: &str) -> Result<PathBuf, String> {
     let installed = config.cache.join("jupyter/bin/jupyter-lab");
-    let path =
-        spec.environment.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
     let on_path =
         path.split(':').map(|folder| Path::new(folder).join("jupyter-lab")).find(|file| file.is_file());
-    let Some(program) = Some(installed).filter(|file| file.is_file()).or(on_path) else {
+    Some(installed).filter(|file| file.is_file()).or(on_path).ok_or_else(|| {
         let place: PathBuf = config.cache.join("jupyter");
-        return Err(format!(
+        format!(
             "JupyterLab is not installed on this machine: install it with `python3 -m venv {place} && {place}/bin/pip install \
              jupyterlab`",
             place = place.display()
-        ));
-    };
+        )
+    })
+}
+
+/// JupyterLab with the options of the usual images.
+fn notebook(spec: &TaskSpec, config: &AgentConfig, port: u16) -> Result<Vec<String>, String> {
+    let path = spec.environment.get("PATH").cloned().unwrap_or_else(environment::usual_path);
+    let program = notebook_program(config, &path)?;
     let mut argv = vec![
         program.display().to_string(),
         "--no-browser".to_owned(),

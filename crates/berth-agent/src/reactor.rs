@@ -51,6 +51,8 @@ pub(crate) enum Asked {
     Forget(WorkloadId),
     /// A command in a container of an engine, or the container's own terminal.
     Shell(TaskId, Option<ShellSpec>, ShellSender),
+    /// Whether a container engine answers, and has an image if one is named.
+    Engine(Option<String>, mpsc::Sender<Result<(), String>>),
     Shutdown(Shutdown),
     /// What a dead shim left is ended.
     Swept(TaskId),
@@ -250,6 +252,7 @@ impl Reactor {
                     self.forget_if_ended(workload);
                 }
                 Asked::Shell(id, spec, answer) => self.on_shell(id, spec, answer),
+                Asked::Engine(image, answer) => self.on_engine(image, answer),
                 Asked::Swept(id) => self.on_swept(id),
                 Asked::Unlocked(id) => self.on_shim_ended(id),
                 #[cfg(feature = "docker")]
@@ -597,6 +600,17 @@ impl Reactor {
         #[cfg(not(feature = "docker"))]
         {
             let _ = (id, spec);
+            let _ = answer.send(Err("this build of Berth cannot talk to container engines".into()));
+        }
+    }
+
+    /// The engine's thread answers by itself.
+    fn on_engine(&mut self, image: Option<String>, answer: mpsc::Sender<Result<(), String>>) {
+        #[cfg(feature = "docker")]
+        self.engine.check(image, answer);
+        #[cfg(not(feature = "docker"))]
+        {
+            let _ = image;
             let _ = answer.send(Err("this build of Berth cannot talk to container engines".into()));
         }
     }

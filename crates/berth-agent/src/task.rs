@@ -121,6 +121,9 @@ pub struct TaskSpec {
     pub runtime: RuntimeKind,
     /// The image.
     pub image: String,
+    /// Whether an engine may not fetch the image.
+    #[serde(default)]
+    pub local_image: bool,
     /// What replaces the image's entry point; may be empty.
     pub command: Vec<String>,
     /// Arguments.
@@ -199,6 +202,9 @@ pub struct Report {
     /// The accuracy, as printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<String>,
+    /// Samples per second, as printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<String>,
     /// How long it thinks that it still needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eta: Option<Span>,

@@ -4,7 +4,7 @@
 
 mod support;
 
-use berth_agent::{AgentConfig, Exit, Fact, Mount, RuntimeKind, TaskSpec, Wanted};
+use berth_agent::{AgentConfig, Exit, Fact, Mount, Planned, RuntimeKind, TaskSpec, Wanted};
 use berth_types::{Bytes, Span};
 use std::{
     fs,
@@ -215,4 +215,38 @@ fn refuses(podman: &Podman, temp: &Temp) {
     machine.host.ensure_started(container(7, "true"));
     let message = machine.refused(id(7));
     assert!(message.contains("no container engine answers"), "{message}");
+}
+
+#[test]
+fn a_local_image_is_used_and_never_fetched() {
+    let temp = Temp::new();
+    let Some(podman) = Podman::start(&temp) else { return };
+    let mut machine = Machine::with(podman.config(&temp));
+    let mut here = container(1, "exit 3");
+    here.local_image = true;
+    machine.host.ensure_started(here.clone());
+    assert_eq!(machine.exited(here.id).0, Exit::Code(3));
+    let mut missing = container(2, "true");
+    // A registry that refuses at once: a fetch would say so.
+    (missing.image, missing.local_image) = ("localhost:1/berth-none:1".into(), true);
+    machine.host.ensure_started(missing.clone());
+    let message = machine.refused(missing.id);
+    assert!(message.contains("is not on this machine") && message.contains("--local-image"), "{message}");
+    let planned = |image: &str, local_image| Planned {
+        runtime: RuntimeKind::Docker,
+        image: image.into(),
+        local_image,
+        command: Vec::new(),
+        args: Vec::new(),
+        environment: Default::default(),
+        working_dir: None,
+        caller_dir: None,
+        caller_environment: Default::default(),
+        mounts: Vec::new(),
+        run_as: None,
+    };
+    assert!(machine.host.check(&planned(IMAGE, true)).is_ok());
+    assert!(machine.host.check(&planned("localhost:1/berth-none:1", false)).is_ok(), "it is fetched later");
+    let unfit = machine.host.check(&planned("localhost:1/berth-none:1", true)).unwrap_err();
+    assert!(unfit.to_string().contains("is not on this machine"), "{unfit}");
 }

@@ -60,3 +60,32 @@ fn an_image_of_the_report_trains_and_prints_what_it_was_given() {
     let log = machine.log(run(1));
     assert!(log.contains("python /netapp/scripts/run.py --batch_size=64"), "{log}");
 }
+
+#[test]
+fn it_reports_its_own_duty_cycle_and_takes_three_percent_of_a_core_at_most() {
+    let temp = Temp::new();
+    let mut machine = Machine::new(&temp);
+    machine.host.ensure_started(trainer(1, &["--epochs=1000", "--steps=20", "--step-time-ms=100"]));
+    let started = machine.wait("its start", |fact| matches!(fact, Fact::Started { .. }));
+    let Fact::Started { pid: Some(pid), .. } = started else { panic!("{started:?}") };
+    // A machine that is busy with other things gives it less for a while.
+    machine.wait("a duty cycle of 90 to 94 %", |fact| {
+        matches!(fact, Fact::Progress { report, .. } if report.utilisation.is_some_and(|busy| (90..=94).contains(&busy)))
+    });
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let fields: Vec<u64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or(0))
+        .collect();
+    // Ticks of 10 ms: its own, and since when it runs.
+    let uptime = std::fs::read_to_string("/proc/uptime").expect("a clock");
+    let uptime: f64 = uptime.split(' ').next().and_then(|secs| secs.parse().ok()).expect("seconds");
+    let (used, began) = ((fields[11] + fields[12]) as f64 / 100.0, fields[19] as f64 / 100.0);
+    // One tick more than 3 % can be counted.
+    assert!(used <= 0.03 * (uptime - began) + 0.02, "{used} s of CPU time in {} s", uptime - began);
+    machine.host.ensure_stopped(run(1), Span::secs(10));
+    machine.exited(run(1));
+}

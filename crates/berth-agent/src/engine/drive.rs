@@ -103,7 +103,7 @@ async fn run(worker: &Worker, order: &Order, task: &TaskFolder) -> Result<Exit, 
     }
 }
 
-/// Creates the container, with its image when that is not there yet.
+/// Creates the container, and fetches its image when that is not there yet and may be fetched.
 async fn begin(
     worker: &Worker,
     docker: &Docker,
@@ -122,6 +122,9 @@ async fn begin(
             Ok(_) => return Ok(()),
             // An agent before this one came so far.
             Err(error) if status(&error) == Some(CONFLICT) => return Ok(()),
+            Err(error) if status(&error) == Some(NOT_FOUND) && order.spec.local_image => {
+                return Err(not_local(&order.spec.image));
+            }
             Err(error) if status(&error) == Some(NOT_FOUND) && attempt == 0 => {
                 pull(docker, &order.spec.image).await?
             }
@@ -129,6 +132,24 @@ async fn begin(
         }
     }
     Err(format!("the image `{}` is not there, although it was fetched", order.spec.image))
+}
+
+/// Whether an engine answers, and has an image if one is named.
+pub(super) async fn check(worker: &Worker, image: Option<&str>) -> Result<(), String> {
+    let docker = worker.connect().await?;
+    let Some(image) = image else { return Ok(()) };
+    match docker.inspect_image(image).await {
+        Ok(_) => Ok(()),
+        Err(error) if status(&error) == Some(NOT_FOUND) => Err(not_local(image)),
+        Err(error) => Err(format!("the image `{image}` could not be looked up: {}", text(&error))),
+    }
+}
+
+fn not_local(image: &str) -> String {
+    format!(
+        "the image `{image}` is not on this machine, and --local-image forbids to fetch it: load it with `docker load -i FILE` or \
+         `podman load -i FILE`, or leave --local-image out"
+    )
 }
 
 async fn pull(docker: &Docker, image: &str) -> Result<(), String> {

@@ -24,6 +24,7 @@ use bollard::{Docker, query_parameters::ListContainersOptionsBuilder};
 use std::{
     collections::{BTreeSet, HashMap},
     path::Path,
+    sync::mpsc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -40,6 +41,8 @@ enum Ask {
     Drive(Box<Order>, TaskFolder),
     Stop(TaskId, TaskFolder),
     Shell(TaskId, Option<ShellSpec>, ShellSender),
+    /// Whether an engine answers, and has this image.
+    Check(Option<String>, mpsc::Sender<Result<(), String>>),
     /// Everything of this folder that is not among these goes.
     Keep(BTreeSet<TaskId>),
 }
@@ -72,15 +75,20 @@ impl Engine {
         self.ask(Ask::Shell(id, spec, answer));
     }
 
+    /// Whether an engine answers, and has an image if one is named. The text says why not, and what to do about it.
+    pub(crate) fn check(&mut self, image: Option<String>, answer: mpsc::Sender<Result<(), String>>) {
+        self.ask(Ask::Check(image, answer));
+    }
+
     /// Ends every container of this folder that is not wanted. Without an engine there is none.
     pub(crate) fn keep(&mut self, wanted: BTreeSet<TaskId>) {
-        if self.addresses().iter().any(|address| is_there(address)) {
+        if addresses(self.address.clone()).iter().any(|address| is_there(address)) {
             self.ask(Ask::Keep(wanted));
         }
     }
 
     fn ask(&mut self, ask: Ask) {
-        let addresses = self.addresses();
+        let addresses = addresses(self.address.clone());
         let asks = self.asks.get_or_insert_with(|| {
             let (sender, receiver) = unbounded_channel();
             let worker =
@@ -91,24 +99,24 @@ impl Engine {
         // The thread ends with this sender and never before it.
         let _ = asks.send(ask);
     }
+}
 
-    /// Where an engine may answer, best first.
-    fn addresses(&self) -> Vec<String> {
-        if let Some(address) = self.address.clone().or_else(|| std::env::var("DOCKER_HOST").ok()) {
-            return vec![address];
-        }
-        let user = rustix::process::geteuid().as_raw();
-        let sockets = [
-            "/var/run/docker.sock".to_owned(),
-            format!("/run/user/{user}/podman/podman.sock"),
-            "/run/podman/podman.sock".to_owned(),
-        ];
-        sockets
-            .into_iter()
-            .filter(|socket| Path::new(socket).exists())
-            .map(|path| format!("unix://{path}"))
-            .collect()
+/// Where an engine may answer, best first: at this address, or where engines usually do.
+pub(crate) fn addresses(address: Option<String>) -> Vec<String> {
+    if let Some(address) = address.or_else(|| std::env::var("DOCKER_HOST").ok()) {
+        return vec![address];
     }
+    let user = rustix::process::geteuid().as_raw();
+    let sockets = [
+        "/var/run/docker.sock".to_owned(),
+        format!("/run/user/{user}/podman/podman.sock"),
+        "/run/podman/podman.sock".to_owned(),
+    ];
+    sockets
+        .into_iter()
+        .filter(|socket| Path::new(socket).exists())
+        .map(|path| format!("unix://{path}"))
+        .collect()
 }
 
 fn is_there(address: &str) -> bool {
@@ -138,6 +146,10 @@ impl Worker {
                         Ask::Drive(order, task) => drive::drive(worker, *order, task).await,
                         Ask::Stop(id, task) => drive::stop(worker, id, task).await,
                         Ask::Shell(id, spec, answer) => shell::answer(worker, id, spec, answer).await,
+                        Ask::Check(image, answer) => {
+                            // Whoever asked may not wait any more.
+                            let _ = answer.send(drive::check(&worker, image.as_deref()).await);
+                        }
                         Ask::Keep(wanted) => worker.keep(&wanted).await,
                     }
                 });

@@ -208,7 +208,7 @@ fn is_kept(runs: &Result<Runs, String>) -> bool {
     matches!(runs, Ok(Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_))))
 }
 
-fn runtime() -> Option<String> {
+pub(crate) fn runtime() -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let folders = path.split(':').chain(USUAL_PATH.split(':'));
     let found = folders.map(|folder| Path::new(folder).join("runc")).find(|file| file.is_file());

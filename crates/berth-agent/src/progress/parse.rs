@@ -97,6 +97,9 @@ fn set(report: &mut Report, name: &str, text: &str) {
         "steps" => report.steps = whole(text),
         "loss" => report.loss = decimal(text),
         "accuracy" | "acc" => report.accuracy = decimal(text),
+        "throughput" | "samples_per_second" | "images_per_second" | "samples_per_sec" | "images_per_sec" => {
+            report.throughput = decimal(text)
+        }
         "percent" => report.percent = percent(text),
         "utilisation" | "utilization" => report.utilisation = percent(text),
         "eta" => report.eta = span(text),
@@ -117,6 +120,8 @@ fn from_common_forms(line: &str) -> Option<Report> {
     let mut report = Report::default();
     let bytes = line.as_bytes();
     let mut index = 0;
+    // The number that stands before a word, as in `80 samples/sec`.
+    let mut before = None;
     while index < bytes.len() {
         let byte = bytes[index];
         if byte.is_ascii_alphabetic() {
@@ -126,15 +131,24 @@ fn from_common_forms(line: &str) -> Option<Report> {
             }
             let word = &line[start..index];
             let touches = start > 0 && (bytes[start - 1].is_ascii_alphanumeric() || bytes[start - 1] == b'.');
-            if !touches {
-                index = after_word(&mut report, line, word, index);
+            match rate(line, word, index).filter(|_| !touches) {
+                Some(end) => {
+                    let after = value_after(&line[end..])
+                        .filter(|_| line[end..].trim_start().starts_with([':', '=']));
+                    report.throughput = after.or(before.take()).or(report.throughput.take());
+                    index = end;
+                }
+                None if !touches => index = after_word(&mut report, line, word, index),
+                None => {}
             }
+            before = None;
         } else if byte.is_ascii_digit() {
             let start = index;
             while index < bytes.len() && (bytes[index].is_ascii_digit() || bytes[index] == b'.') {
                 index += 1;
             }
             let number = &line[start..index];
+            before = decimal(number);
             if bytes[index..].starts_with(b"%|") {
                 report.percent = percent(number);
             } else if let Some(rest) = line[index..].strip_prefix('/')
@@ -193,14 +207,15 @@ fn after_word(report: &mut Report, line: &str, word: &str, index: usize) -> usiz
         return end(after);
     }
     // `val_loss` and the like are metrics of their own and never the loss.
-    let value = || {
-        let length = rest.find(|next: char| !(next.is_ascii_digit() || "+-.eE".contains(next)));
-        decimal(&rest[..length.unwrap_or(rest.len())])
-    };
+    let value = || value_after(rest);
     if is("loss") {
         report.loss = value().or(report.loss.take());
     } else if is("accuracy") || is("acc") {
         report.accuracy = value().or(report.accuracy.take());
+    } else if is("throughput") {
+        report.throughput = value().or(report.throughput.take());
+    } else if is("utilisation") || is("utilization") {
+        report.utilisation = value().and_then(|text| percent(&text)).or(report.utilisation);
     } else if is("eta") {
         let length = rest.find(|next: char| !(next.is_ascii_alphanumeric() || ":.".contains(next)));
         report.eta = span(&rest[..length.unwrap_or(rest.len())]).or(report.eta);
@@ -210,6 +225,25 @@ fn after_word(report: &mut Report, line: &str, word: &str, index: usize) -> usiz
         set_metric(report, &word.to_ascii_lowercase(), &value);
     }
     index
+}
+
+/// Where a rate of samples ends that begins with a word, such as `images/sec`.
+fn rate(line: &str, word: &str, index: usize) -> Option<usize> {
+    const SAMPLES: [&str; 7] = ["samples", "sample", "images", "image", "imgs", "img", "examples"];
+    if !SAMPLES.iter().any(|name| word.eq_ignore_ascii_case(name)) {
+        return None;
+    }
+    let rest = line[index..].strip_prefix('/')?;
+    let length = rest.find(|next: char| !next.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let unit = rest[..length].to_ascii_lowercase();
+    ["s", "sec", "second"].contains(&unit.as_str()).then_some(index + 1 + length)
+}
+
+/// The number that follows, after a colon or an equals sign.
+fn value_after(rest: &str) -> Option<String> {
+    let rest = rest.trim_start_matches([' ', ':', '=', '[', '#']);
+    let length = rest.find(|next: char| !(next.is_ascii_digit() || "+-.eE".contains(next)));
+    decimal(&rest[..length.unwrap_or(rest.len())])
 }
 
 fn leading_digits(text: &str) -> Option<(&str, &str)> {
@@ -288,6 +322,25 @@ mod tests {
         assert_eq!((found.step, found.steps, found.eta), (Some(120), Some(400), Some(Span::secs(12))));
         assert_eq!((found.loss.as_deref(), found.accuracy.as_deref()), (Some("0.3021"), Some("0.8712")));
         assert_eq!(found.metrics["val_loss"], "0.5");
+    }
+
+    #[test]
+    fn throughput_is_found_before_and_after_its_unit() {
+        for (line, rate) in [
+            ("120/400 [==>..] - 200ms/step - 80.5 samples/sec - utilisation: 92%", "80.5"),
+            ("10\timages/sec: 740.1 +/- 0.0 (jitter = 0.0)\t8.327", "740.1"),
+            ("total images/sec: 6420.38", "6420.38"),
+            ("Total images/sec = 6530.59125", "6530.59125"),
+            ("step 3/9 throughput=12.5", "12.5"),
+            ("speed 33 img/s", "33"),
+        ] {
+            assert_eq!(report(line).throughput.as_deref(), Some(rate), "{line}");
+        }
+        let found = report("120/400 [==>..] - 200ms/step - 80.5 samples/sec - utilisation: 92%");
+        assert_eq!((found.step, found.steps, found.utilisation), (Some(120), Some(400), Some(92)));
+        assert_eq!(report(r#"berth: {"throughput": 99.5}"#).throughput.as_deref(), Some("99.5"));
+        nothing("images/second are many");
+        nothing("copied 3 images to disk");
     }
 
     #[test]

@@ -103,7 +103,10 @@ impl Scanner {
     /// Everything known so far, when it changed since it was last asked for.
     pub(crate) fn take_report(&mut self) -> Option<Report> {
         let changed = std::mem::take(&mut self.changed);
-        changed.then(|| self.report.clone())
+        let report = changed.then(|| self.report.clone());
+        // Utilisation is of the moment: it is passed on once, and not again with whatever is printed later.
+        self.report.utilisation = None;
+        report
     }
 
     pub(crate) fn has_report(&self) -> bool {
@@ -152,7 +155,7 @@ pub(super) fn merge(report: &mut Report, new: Report) {
     macro_rules! take {
         ($($field:ident)*) => { $( if new.$field.is_some() { report.$field = new.$field; } )* };
     }
-    take!(epoch epochs step steps loss accuracy eta percent utilisation);
+    take!(epoch epochs step steps loss accuracy throughput eta percent utilisation);
     report.metrics.extend(new.metrics);
     while report.metrics.len() > 64 {
         report.metrics.pop_last();
@@ -214,6 +217,16 @@ mod tests {
             done.push(scanner.take_report().unwrap().percent_done().unwrap());
         }
         assert_eq!(done, [0, 25, 25, 50]);
+    }
+
+    #[test]
+    fn a_utilisation_is_passed_on_once() {
+        let mut scanner = scanner();
+        scanner.feed(b"step 1/9 utilisation: 92%\n", 1000);
+        assert_eq!(scanner.take_report().unwrap().utilisation, Some(92));
+        scanner.feed(b"step 2/9 loss: 0.5\n", 1000);
+        let report = scanner.take_report().unwrap();
+        assert_eq!((report.step, report.utilisation), (Some(2), None));
     }
 
     #[test]

@@ -256,13 +256,13 @@ fn in_child(shim: Pid, doors: &mut [std::fs::File], identity: Option<&Identity>)
 fn explain(error: &io::Error, program: &str, order: &Order, account: Option<&Account>) -> String {
     let folder = &order.launch.working_dir;
     if !folder.is_dir() {
-        return format!("the working folder {} does not exist", folder.display());
+        return format!("the working directory {} does not exist", folder.display());
     }
     if let Some(account) = account
         && access::enter_as_account(account, folder).is_err()
     {
         return format!(
-            "the working folder {} may not be entered by user {}",
+            "the working directory {} cannot be entered by user {}",
             folder.display(),
             account.user
         );

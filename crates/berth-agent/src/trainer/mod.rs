@@ -1,13 +1,15 @@
-//! The built-in trainer: a small model that is really trained, at nearly no cost, for as long as one likes.
+//! The built-in trainer: a small model that is really trained, at most at 3 % of a core, for as long as one likes.
 //!
 //! It stands in for the images of the report's walk-through, so that everything can be tried on a machine without GPUs: it
 //! prints like Keras, writes checkpoints, and goes on where it was when it is started again.
 
 mod checkpoint;
 mod model;
+mod pace;
 
 use checkpoint::Checkpoint;
-use model::Model;
+use model::{BATCH, Model};
+use pace::Pace;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::{consts::SIGTERM, low_level::pipe::register};
 use std::{
@@ -22,8 +24,10 @@ use std::{
 /// What shells say of a process that ended by SIGTERM: the training is not complete, and it was not its own fault.
 const STOPPED: u8 = 128 + 15;
 const BAR: usize = 30;
-/// Lines per epoch.
+/// Lines per epoch, at least.
 const UPDATES: u64 = 5;
+/// A line comes at least this often, so that what it says is of the moment.
+const UPDATE_EVERY: Duration = Duration::from_secs(5);
 
 struct Options {
     epochs: u64,
@@ -97,12 +101,18 @@ fn train(options: &Options) -> io::Result<ExitCode> {
         Checkpoint { seed: options.seed, epochs_done, weights: model.weights() }.write(file)?;
         mark.as_deref().map_or(Ok(()), touch)
     };
+    let mut pace = Pace::new();
+    let mut updated = Instant::now();
     for epoch in first..options.epochs {
         writeln!(out, "Epoch {}/{}", epoch + 1, options.epochs)?;
         let begun = Instant::now();
         for step in 0..options.steps {
             let step_begun = Instant::now();
             model.step(epoch * options.steps + step);
+            // The rest of what it may compute goes into looking how good the model is.
+            pace.compute(step_begun, options.step_time, || {
+                std::hint::black_box(model.quality());
+            });
             if wait_or_stop(&stop, options.step_time.saturating_sub(step_begun.elapsed()))? {
                 // Steps of a begun epoch are done again; the epochs before it are not.
                 save(epoch, &model)?;
@@ -115,8 +125,11 @@ fn train(options: &Options) -> io::Result<ExitCode> {
                 return Ok(ExitCode::from(STOPPED));
             }
             let done = step + 1;
-            if done.is_multiple_of((options.steps / UPDATES).max(1)) || done == options.steps {
-                writeln!(out, "{}", update(options, &model, epoch, done, begun.elapsed()))?;
+            let is_due = done.is_multiple_of((options.steps / UPDATES).max(1)) || done == options.steps;
+            if is_due || updated.elapsed() >= UPDATE_EVERY {
+                updated = Instant::now();
+                let line = update(options, &model, epoch, done, begun.elapsed(), pace.utilisation());
+                writeln!(out, "{line}")?;
                 out.flush()?;
             }
         }
@@ -139,7 +152,14 @@ fn introduce(options: &Options, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "training {} epochs of {} steps", options.epochs, options.steps)
 }
 
-fn update(options: &Options, model: &Model, epoch: u64, done: u64, elapsed: Duration) -> String {
+fn update(
+    options: &Options,
+    model: &Model,
+    epoch: u64,
+    done: u64,
+    elapsed: Duration,
+    utilisation: u8,
+) -> String {
     let per_step = elapsed / u32::try_from(done).unwrap_or(u32::MAX);
     let filled = (done * BAR as u64 / options.steps) as usize;
     let arrow = if filled < BAR { ">" } else { "=" };
@@ -149,8 +169,10 @@ fn update(options: &Options, model: &Model, epoch: u64, done: u64, elapsed: Dura
     let eta = clock(left as u64);
     let width = options.steps.to_string().len();
     let (loss, accuracy) = model.quality();
+    let throughput = done as f64 * BATCH as f64 / elapsed.as_secs_f64().max(1e-6);
     format!(
-        "{done:width$}/{} [{bar}] - ETA: {eta} - loss: {loss:.4} - accuracy: {accuracy:.4} - {}ms/step",
+        "{done:width$}/{} [{bar}] - ETA: {eta} - loss: {loss:.4} - accuracy: {accuracy:.4} - {}ms/step - \
+         {throughput:.1} samples/sec - utilisation: {utilisation}%",
         options.steps,
         per_step.as_millis()
     )
@@ -213,11 +235,12 @@ mod tests {
     #[test]
     fn what_it_prints_is_understood_as_progress() {
         let options = parse(&["--epochs=4", "--steps=10"]);
-        let line = update(&options, &Model::new(1), 1, 4, Duration::from_secs(2));
+        let line = update(&options, &Model::new(1), 1, 4, Duration::from_secs(2), 92);
         let found = crate::progress::Parser::default().parse(line.as_bytes());
         let Some(crate::progress::Found::Progress(report)) = found else { panic!("{line}") };
         assert_eq!((report.step, report.steps), (Some(4), Some(10)), "{line}");
         assert_eq!(report.eta.map(|eta| eta.as_secs()), Some(13), "{line}");
         assert!(report.loss.is_some() && report.accuracy.is_some(), "{line}");
+        assert_eq!((report.throughput.as_deref(), report.utilisation), (Some("32.0"), Some(92)), "{line}");
     }
 }

@@ -2,7 +2,8 @@
 
 const FEATURES: usize = 12;
 const SAMPLES: usize = 400;
-const BATCH: usize = 16;
+/// Samples of one step.
+pub(super) const BATCH: usize = 16;
 const RATE: f64 = 0.05;
 
 pub(super) struct Model {

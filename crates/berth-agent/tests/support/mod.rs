@@ -78,6 +78,7 @@ pub fn spec(id: TaskId, command: &[&str]) -> TaskSpec {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         args: Vec::new(),
         environment: BTreeMap::new(),
+        local_image: false,
         working_dir: None,
         mounts: Vec::new(),
         large_shm: false,

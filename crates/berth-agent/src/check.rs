@@ -1,0 +1,516 @@
+//! Judges a task before it is started: its image, its mounts, its working directory and its program, as the account sees them that
+//! it would run as.
+//!
+//! Nothing here looks with more rights than that account has. Otherwise a refusal would tell a caller which files exist where the
+//! caller may not look.
+
+use crate::{
+    AgentConfig, ImageEntry, Mount, RuntimeKind,
+    access::acting_as,
+    account::{self, Account},
+    environment,
+    images::{Images, Runs},
+    oci, process,
+};
+use rustix::{
+    fs::{Access, FileType, access, stat},
+    io::Errno,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+/// Names that are offered at most in place of a program that does not exist.
+const NEAR_MAX: usize = 5_000;
+
+/// A task that is not decided yet.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// By what it would be run.
+    pub runtime: RuntimeKind,
+    /// The image.
+    pub image: String,
+    /// Whether the image must be on this machine already.
+    pub local_image: bool,
+    /// What replaces the image's entry point; may be empty.
+    pub command: Vec<String>,
+    /// Arguments.
+    pub args: Vec<String>,
+    /// Variables that the request names.
+    pub environment: BTreeMap<String, String>,
+    /// The working directory that the request names.
+    pub working_dir: Option<PathBuf>,
+    /// The current directory of a caller on this machine.
+    pub caller_dir: Option<PathBuf>,
+    /// Variables of a caller on this machine.
+    pub caller_environment: BTreeMap<String, String>,
+    /// What it would see of this machine.
+    pub mounts: Vec<Mount>,
+    /// User and group it would run as; none for those of the agent.
+    pub run_as: Option<(u32, u32)>,
+}
+
+/// What becomes of a task that can be started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Where it starts; none for its own folder, or for what its image says.
+    pub working_dir: Option<PathBuf>,
+    /// Whether the variables of the caller apply: a container has its own.
+    pub takes_caller_environment: bool,
+    /// The program that would be executed, where that is known.
+    pub program: Option<PathBuf>,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+/// Why a task cannot be started on this machine, by what a caller can do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// The image stands for nothing that can be run here.
+    #[error("{0}")]
+    Image(String),
+    /// A folder cannot be mounted.
+    #[error("{0}")]
+    Mount(String),
+    /// The working directory is not there.
+    #[error("the working directory {} does not exist on this machine", .0.display())]
+    NoFolder(PathBuf),
+    /// The working directory is something else.
+    #[error("the working directory {} is not a directory", .0.display())]
+    NotAFolder(PathBuf),
+    /// The account may not enter the working directory.
+    #[error("user {user}, as whom this workload would run, cannot enter the working directory {}: {}", .path.display(), closed(.path, .at))]
+    ClosedFolder {
+        /// The working directory.
+        path: PathBuf,
+        /// The first directory on the way that is closed.
+        at: PathBuf,
+        /// The number of the account.
+        user: u32,
+    },
+    /// The account may not enter the caller's virtual environment.
+    #[error("user {user}, as whom this workload would run, cannot enter the {variable} {}: {}", .path.display(), closed(.path, .at))]
+    ClosedEnvironment {
+        /// The variable that names it.
+        variable: String,
+        /// The virtual environment.
+        path: PathBuf,
+        /// The first directory on the way that is closed.
+        at: PathBuf,
+        /// The number of the account.
+        user: u32,
+    },
+    /// No folder of the PATH has the program.
+    #[error("there is no program `{program}` on the PATH of the workload")]
+    NoProgram {
+        /// What was asked for.
+        program: String,
+        /// Programs of a similar length that there are.
+        near: Vec<String>,
+        /// Folders of the PATH that are closed to the account.
+        closed: Vec<PathBuf>,
+    },
+    /// There is no such file.
+    #[error("there is no program {}", .0.display())]
+    NoFile(PathBuf),
+    /// It is no program, or nobody may execute it.
+    #[error("{} is {}", .path.display(), if *.is_folder { "a directory, not a program" } else { "not executable" })]
+    NotExecutable {
+        /// The file.
+        path: PathBuf,
+        /// Whether it is a directory.
+        is_folder: bool,
+    },
+    /// Others may execute it, and the account may not.
+    #[error("user {user}, as whom this workload would run, cannot execute {}: {}", .path.display(), closed(.path, .at))]
+    ClosedProgram {
+        /// The file.
+        path: PathBuf,
+        /// The file, or the first directory on the way that is closed.
+        at: PathBuf,
+        /// The number of the account.
+        user: u32,
+    },
+    /// There is nothing to run, or what runs it is not installed.
+    #[error("{0}")]
+    Command(String),
+}
+
+fn closed(path: &Path, at: &Path) -> String {
+    match path == at {
+        true => "it is closed to that user".into(),
+        false => format!("{} is closed to that user", at.display()),
+    }
+}
+
+/// What a path is to an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Missing,
+    Closed,
+    Folder,
+    Program,
+    /// A file that the account may not execute; whether somebody else may.
+    File {
+        others: bool,
+    },
+}
+
+/// What this machine has against a task, or what would become of it.
+pub(crate) fn check(
+    planned: &Planned,
+    images: &Images,
+    config: &AgentConfig,
+    folder: &Path,
+) -> Result<Checked, Unfit> {
+    let runs = images.find(&planned.image);
+    let looked = process::look_at_mounts(config, &planned.mounts, planned.run_as).map_err(Unfit::Mount)?;
+    let account = planned.run_as.filter(|_| account::is_root());
+    let account =
+        account.map(|(user, group)| Account::of(user, group)).transpose().map_err(Unfit::Command)?;
+    let sight = Sight { account, mounts: &looked };
+    sight.check_mounts()?;
+    let is_kept = matches!(runs, Ok(Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_))));
+    match planned.runtime {
+        // The engine is asked by the caller of this.
+        RuntimeKind::Docker => return Ok(in_container(planned)),
+        RuntimeKind::Process if !is_kept => {}
+        RuntimeKind::Process | RuntimeKind::Oci => {
+            let entry = oci::entry(&planned.image, runs).map_err(Unfit::Image)?;
+            // What a person named by its path is opened later, with the rights of the account.
+            return if is_kept { check_files(&entry) } else { Ok(()) }.map(|()| in_container(planned));
+        }
+    }
+    let runs = runs.map_err(Unfit::Image)?;
+    process::steps(folder, looked.clone()).map_err(Unfit::Mount)?;
+    check_process(planned, &runs, config, &sight)
+}
+
+/// What is started in a container, whose files are not those of this machine.
+fn in_container(planned: &Planned) -> Checked {
+    Checked { working_dir: planned.working_dir.clone(), ..Checked::default() }
+}
+
+/// Whether the files are there that an administrator keeps for an image.
+fn check_files(entry: &ImageEntry) -> Result<(), Unfit> {
+    let (ImageEntry::Root(path) | ImageEntry::Archive(path)) = entry else { return Ok(()) };
+    match path.exists() {
+        true => Ok(()),
+        false => Err(Unfit::Image(format!("{} does not exist on this machine", path.display()))),
+    }
+}
+
+fn check_process(
+    planned: &Planned,
+    runs: &Runs,
+    config: &AgentConfig,
+    sight: &Sight<'_>,
+) -> Result<Checked, Unfit> {
+    let mut checked = Checked { takes_caller_environment: true, ..Checked::default() };
+    // Berth brings these programs itself, so they can do without the caller's directory.
+    let is_jupyter = process::is_notebook(runs, &planned.command);
+    let is_own = *runs == Runs::Quickstart || is_jupyter;
+    checked.working_dir = match (&planned.working_dir, &planned.caller_dir) {
+        (Some(named), _) => Some(sight.folder(named).map(|()| named.clone())?),
+        (None, None) => None,
+        (None, Some(current)) => match sight.folder(current) {
+            Ok(()) => Some(current.clone()),
+            Err(_) if *runs == Runs::Quickstart => None,
+            Err(unfit) if is_jupyter => {
+                checked.warnings.push(format!("{unfit}; the notebook starts in the workload's own folder"));
+                None
+            }
+            Err(unfit) => return Err(unfit),
+        },
+    };
+    if !is_own {
+        sight.virtual_environment(planned)?;
+    }
+    let path = planned.environment.get("PATH").or_else(|| planned.caller_environment.get("PATH"));
+    let path = path.cloned().unwrap_or_else(environment::usual_path);
+    if is_jupyter {
+        process::notebook_program(config, &path).map_err(Unfit::Command)?;
+        return Ok(checked);
+    }
+    let argv = process::argv(runs, &planned.command, &planned.args, config);
+    let Some(program) = argv.first() else {
+        // An administrator may give the image a program before it is started.
+        checked.warnings.push(process::nothing_to_run(&planned.image));
+        return Ok(checked);
+    };
+    if *runs == Runs::Quickstart || process::is_brought(config, Path::new(program)) {
+        return Ok(checked);
+    }
+    let found = sight.program(program, &path, checked.working_dir.as_deref())?;
+    checked.warnings.extend(sight.script(program, &argv, checked.working_dir.as_deref()));
+    checked.program = Some(found);
+    Ok(checked)
+}
+
+/// This machine as a task would see it.
+struct Sight<'a> {
+    account: Option<Account>,
+    mounts: &'a [Mount],
+}
+
+impl Sight<'_> {
+    fn user(&self) -> u32 {
+        self.account.as_ref().map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user)
+    }
+
+    /// Does something with the rights of the account.
+    fn act<T: Send>(&self, act: impl FnOnce() -> T + Send) -> Option<T> {
+        match &self.account {
+            None => Some(act()),
+            Some(account) => acting_as(account, || Ok(act())).ok(),
+        }
+    }
+
+    /// Where a path of the task is on this machine, and whether Berth shows it to the task whoever may enter the folders above it.
+    fn place(&self, path: &Path) -> (PathBuf, bool) {
+        let over = self.mounts.iter().filter(|mount| path.starts_with(&mount.target));
+        match over.max_by_key(|mount| mount.target.components().count()) {
+            None => (path.to_owned(), false),
+            Some(mount) => {
+                let rest = path.strip_prefix(&mount.target).unwrap_or(Path::new(""));
+                (mount.source.join(rest), mount.lent)
+            }
+        }
+    }
+
+    fn look(&self, path: &Path) -> Found {
+        let (place, lent) = self.place(path);
+        match lent {
+            true => probe(&place),
+            false => self.act(|| probe(&place)).unwrap_or(Found::Missing),
+        }
+    }
+
+    /// The first directory on the way to a path that is closed to the account.
+    fn closed_at(&self, path: &Path) -> PathBuf {
+        let (place, _) = self.place(path);
+        let mut way: Vec<&Path> = place.ancestors().collect();
+        way.reverse();
+        let at = self.act(|| way.into_iter().find(|part| probe(part) == Found::Closed).map(Path::to_owned));
+        at.flatten().unwrap_or_else(|| path.to_owned())
+    }
+
+    fn check_mounts(&self) -> Result<(), Unfit> {
+        let Some(account) = &self.account else { return Ok(()) };
+        for mount in self.mounts.iter().filter(|mount| !mount.lent) {
+            crate::access::as_account(account, &mount.source).map_err(|error| {
+                Unfit::Mount(format!(
+                    "user {}, as whom this workload would run, cannot reach {} ({error}): open the folders above it to that user, \
+                     or start the server with `--allow-mount {}`",
+                    account.user,
+                    mount.source.display(),
+                    mount.source.display()
+                ))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn folder(&self, path: &Path) -> Result<(), Unfit> {
+        match self.look(path) {
+            Found::Folder => Ok(()),
+            Found::Missing => Err(Unfit::NoFolder(path.to_owned())),
+            Found::Closed => Err(Unfit::ClosedFolder {
+                path: path.to_owned(),
+                at: self.closed_at(path),
+                user: self.user(),
+            }),
+            Found::Program | Found::File { .. } => Err(Unfit::NotAFolder(path.to_owned())),
+        }
+    }
+
+    /// Without this, the task would find another Python further along its PATH, and not the caller's packages.
+    fn virtual_environment(&self, planned: &Planned) -> Result<(), Unfit> {
+        for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+            let named = planned.caller_environment.get(variable);
+            let Some(path) = named.filter(|_| !planned.environment.contains_key(variable)) else { continue };
+            let path = PathBuf::from(path);
+            if path.is_absolute() && self.look(&path) == Found::Closed {
+                let (at, user) = (self.closed_at(&path), self.user());
+                return Err(Unfit::ClosedEnvironment { variable: variable.into(), path, at, user });
+            }
+        }
+        Ok(())
+    }
+
+    fn program(&self, program: &str, path: &str, folder: Option<&Path>) -> Result<PathBuf, Unfit> {
+        let here = folder.unwrap_or(Path::new(process::MEETING_WORK));
+        if program.contains('/') {
+            let file = here.join(program);
+            return match self.look(&file) {
+                Found::Program => Ok(file),
+                Found::Missing => Err(Unfit::NoFile(file)),
+                Found::Folder => Err(Unfit::NotExecutable { path: file, is_folder: true }),
+                Found::File { others: false } => Err(Unfit::NotExecutable { path: file, is_folder: false }),
+                Found::Closed | Found::File { others: true } => {
+                    Err(Unfit::ClosedProgram { at: self.closed_at(&file), path: file, user: self.user() })
+                }
+            };
+        }
+        let folders: Vec<PathBuf> = path.split(':').map(|folder| here.join(folder)).collect();
+        let mut not_executable = None;
+        let mut closed = Vec::new();
+        for folder in &folders {
+            let file = folder.join(program);
+            match self.look(&file) {
+                Found::Program => return Ok(file),
+                Found::File { others } => not_executable = not_executable.or(Some((file, others))),
+                Found::Closed => closed.push(folder.clone()),
+                Found::Missing | Found::Folder => {}
+            }
+        }
+        match not_executable {
+            Some((path, false)) => Err(Unfit::NotExecutable { path, is_folder: false }),
+            Some((path, true)) => Err(Unfit::ClosedProgram { at: path.clone(), path, user: self.user() }),
+            None => {
+                Err(Unfit::NoProgram { program: program.into(), near: self.near(program, &folders), closed })
+            }
+        }
+    }
+
+    /// Programs along the path whose names are about as long.
+    fn near(&self, program: &str, folders: &[PathBuf]) -> Vec<String> {
+        let is_near = |name: &String| name.len().abs_diff(program.len()) <= 2;
+        let listed = self.act(|| {
+            let names = folders.iter().flat_map(std::fs::read_dir).flatten().flatten();
+            let names = names.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_near);
+            names.take(NEAR_MAX).collect::<BTreeSet<String>>()
+        });
+        listed.unwrap_or_default().into_iter().collect()
+    }
+
+    /// A warning about the script that an interpreter is given, since the interpreter would end at once without it.
+    fn script(&self, program: &str, argv: &[String], folder: Option<&Path>) -> Option<String> {
+        let name = program.rsplit('/').next().unwrap_or(program);
+        let reads_scripts = name.starts_with("python") || matches!(name, "sh" | "bash");
+        let script = argv.get(1).filter(|word| word.ends_with(".py") || word.ends_with(".sh"));
+        let script = script.filter(|word| reads_scripts && !word.starts_with('-'))?;
+        let file = folder.unwrap_or(Path::new(process::MEETING_WORK)).join(script);
+        let (place, lent) = self.place(&file);
+        let opens = || {
+            rustix::fs::open(
+                &place,
+                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK,
+                rustix::fs::Mode::empty(),
+            )
+        };
+        let opened = if lent { Some(opens()) } else { self.act(opens) };
+        match (opened?, folder) {
+            (Ok(_), _) => None,
+            (Err(Errno::ACCESS | Errno::PERM), _) => Some(format!(
+                "user {}, as whom this workload would run, cannot read {}",
+                self.user(),
+                file.display()
+            )),
+            (Err(_), Some(_)) => Some(format!("there is no file {}", file.display())),
+            (Err(_), None) => Some(format!(
+                "there is no file {script} in the workload's own folder, where it starts: name another with --working-dir"
+            )),
+        }
+    }
+}
+
+/// What a path is to whoever asks.
+fn probe(path: &Path) -> Found {
+    match stat(path) {
+        Err(Errno::ACCESS | Errno::PERM) => Found::Closed,
+        Err(_) => Found::Missing,
+        Ok(found) => {
+            let may_execute = access(path, Access::EXEC_OK).is_ok();
+            match FileType::from_raw_mode(found.st_mode) {
+                FileType::Directory if may_execute => Found::Folder,
+                FileType::Directory => Found::Closed,
+                _ if may_execute => Found::Program,
+                _ => Found::File { others: found.st_mode & 0o111 != 0 },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use berth_types::Time;
+    use std::fs;
+
+    fn planned(image: &str, command: &[&str]) -> Planned {
+        Planned {
+            runtime: RuntimeKind::Process,
+            image: image.into(),
+            local_image: false,
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            args: Vec::new(),
+            environment: BTreeMap::new(),
+            working_dir: None,
+            caller_dir: Some("/usr".into()),
+            caller_environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            mounts: Vec::new(),
+            run_as: None,
+        }
+    }
+
+    fn check_in(folder: &Path, planned: &Planned) -> Result<Checked, Unfit> {
+        let config = AgentConfig::new(folder, || Time(0));
+        let images = Images::new(&config, folder).expect("a table");
+        check(planned, &images, &config, folder)
+    }
+
+    #[test]
+    fn a_container_keeps_the_directory_and_the_variables_of_its_image() {
+        let scratch = Scratch::new();
+        let archive = scratch.path().join("a.tar");
+        fs::write(&archive, "").unwrap();
+        let line = format!(
+            "\"acme/a\" = {{ archive = \"{}\" }}\n\"acme/gone\" = {{ root = \"/no/such\" }}\n",
+            archive.display()
+        );
+        fs::write(scratch.path().join("images.toml"), line).unwrap();
+        let checked = check_in(scratch.path(), &planned("acme/a", &["train"])).expect("an archive");
+        assert_eq!((checked.working_dir, checked.takes_caller_environment), (None, false));
+        let unfit = check_in(scratch.path(), &planned("acme/gone", &[])).unwrap_err();
+        assert!(unfit.to_string().contains("/no/such does not exist"), "{unfit}");
+    }
+
+    #[test]
+    fn a_process_starts_in_the_directory_of_its_caller_unless_the_request_names_one() {
+        let scratch = Scratch::new();
+        let checked = check_in(scratch.path(), &planned("bash", &["sh"])).expect("a shell");
+        assert_eq!(checked.working_dir.as_deref(), Some(Path::new("/usr")));
+        assert!(checked.takes_caller_environment && checked.program.is_some_and(|path| path.ends_with("sh")));
+        let named = Planned { working_dir: Some("/".into()), ..planned("bash", &["sh"]) };
+        assert_eq!(
+            check_in(scratch.path(), &named).expect("a shell").working_dir.as_deref(),
+            Some(Path::new("/"))
+        );
+    }
+
+    #[test]
+    fn a_program_is_looked_for_where_a_mount_will_show_it() {
+        let scratch = Scratch::new();
+        let data = scratch.path().join("data");
+        fs::create_dir(&data).unwrap();
+        fs::write(data.join("run"), "#!/bin/sh\n").unwrap();
+        let mount = Mount {
+            source: fs::canonicalize(&data).unwrap(),
+            target: "/mnt/code".into(),
+            read_only: true,
+            lent: true,
+        };
+        let in_mount = Planned {
+            mounts: vec![mount],
+            working_dir: Some("/mnt/code".into()),
+            ..planned("bash", &["./run"])
+        };
+        let unfit = check_in(&scratch.path().join("agent"), &in_mount).unwrap_err();
+        assert!(matches!(unfit, Unfit::NotExecutable { is_folder: false, .. }), "{unfit}");
+        fs::set_permissions(data.join("run"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(check_in(&scratch.path().join("agent"), &in_mount).is_ok());
+    }
+}
