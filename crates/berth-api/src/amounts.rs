@@ -66,6 +66,10 @@ written! {
     CoresAmount, Cpu, 4
 }
 written! {
+    /// Percent, with up to six decimals.
+    Percent, Gpus, 18.4
+}
+written! {
     /// Bytes; may be written with a unit, as `"16Gi"`.
     MemoryAmount, Bytes, "16Gi"
 }
@@ -79,6 +83,12 @@ fn serialize_decimal<S: Serializer>(value: u64, scale: u64, serializer: S) -> Re
 }
 
 impl Serialize for GpuAmount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_decimal(self.0.0, Gpus::SCALE, serializer)
+    }
+}
+
+impl Serialize for Percent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serialize_decimal(self.0.0, Gpus::SCALE, serializer)
     }

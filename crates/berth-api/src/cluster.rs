@@ -34,6 +34,13 @@ pub struct Cluster {
     pub cursor: u64,
     /// Whether the devices are real or declared for trying it out.
     pub declared: bool,
+    /// Identifies the machine and the files that the server sees. A client with the same identity finds the same files at the same
+    /// paths. Absent in front of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Sums that are the same for every role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totals: Option<crate::ClusterTotals>,
 }
 
 /// Whether a node takes part.
@@ -111,6 +118,12 @@ pub struct Node {
     pub memory_allocated: MemoryAmount,
     /// Workloads with a place on it, as `project/name`.
     pub workloads: Vec<String>,
+    /// Mean utilisation of its GPUs in percent: free ones count as 0, unknown ones do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<crate::Percent>,
+    /// Where the utilisation comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation_source: Option<crate::UtilisationSource>,
 }
 
 /// Nodes, by name.
@@ -118,6 +131,21 @@ pub struct Node {
 pub struct NodeList {
     /// The nodes.
     pub items: Vec<Node>,
+}
+
+/// A change of a node's labels. Either all of it happens, or nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeLabels {
+    /// Labels to set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
+    /// Labels to remove.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+    /// Whether a label that has another value is changed; otherwise that is an error.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub overwrite: bool,
 }
 
 /// A volume to be made.

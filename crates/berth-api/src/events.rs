@@ -82,6 +82,13 @@ pub struct EventQuery {
     /// Whether a stream also carries what is noted for charts, as it is noted: events `samples` without a place in the log.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub samples: bool,
+    /// Whether a stream also carries the totals of the cluster: an event `totals` when it begins and after each change, without a place
+    /// in the log. At most four in a second.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub totals: bool,
+    /// With `totals`: after the first, `by_node` has only the nodes that changed since the last.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub changed_nodes: bool,
 }
 
 /// Numbers over time.
@@ -89,6 +96,12 @@ pub struct EventQuery {
 pub struct Series {
     /// What is measured, as `gpus_allocated/team-a`.
     pub name: String,
+    /// The unit of the values once they are divided by `scale`: `gpus`, `percent`, `workloads` or `bytes`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// `mean`, `min` and `max` are integers; divided by this they are in the unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<u64>,
     /// The points, oldest first.
     pub points: Vec<SeriesPoint>,
 }
@@ -98,11 +111,11 @@ pub struct Series {
 pub struct SeriesPoint {
     /// When.
     pub at: Timestamp,
-    /// The value, or the mean, in millionths.
+    /// The value at that moment, or the mean over the span. Divide it by the `scale` of the series.
     pub mean: i64,
-    /// The smallest, in millionths.
+    /// The smallest value since the point before, or in the span.
     pub min: i64,
-    /// The largest, in millionths.
+    /// The largest value since the point before, or in the span.
     pub max: i64,
 }
 

@@ -6,6 +6,8 @@
 mod amounts;
 mod cluster;
 mod events;
+mod machine;
+mod manifest;
 mod names;
 mod owners;
 mod people;
@@ -14,18 +16,21 @@ mod running;
 mod session;
 mod shell;
 mod submit;
+mod totals;
 mod why;
 mod workload;
 
-pub use amounts::{CoresAmount, GpuAmount, MemoryAmount, Timestamp};
+pub use amounts::{CoresAmount, GpuAmount, MemoryAmount, Percent, Timestamp};
 pub use cluster::{
-    Backup, BackupRequest, Cluster, DeviceUse, DeviceView, Node, NodeList, NodeState, RunningOn, Volume,
-    VolumeList, VolumeQuery, VolumeRequest,
+    Backup, BackupRequest, Cluster, DeviceUse, DeviceView, Node, NodeLabels, NodeList, NodeState, RunningOn,
+    Volume, VolumeList, VolumeQuery, VolumeRequest,
 };
 pub use events::{
     Event, EventList, EventQuery, Level, Samples, Series, SeriesList, SeriesPoint, SeriesQuery,
 };
-pub use names::{NAME_RULE, is_name, nearest, quoted};
+pub use machine::machine_identity;
+pub use manifest::{MANIFEST, MANIFEST_IMAGE, MANIFEST_NAMESPACE, ManifestQuery, manifest};
+pub use names::{LABEL_RULE, NAME_RULE, is_label_key, is_label_value, is_name, nearest, quoted};
 pub use owners::{
     Department, DepartmentList, DepartmentSettings, Project, ProjectList, ProjectSettings, Warned,
 };
@@ -41,13 +46,17 @@ pub use shell::{
     ShellQuery, ShellRequest, ShellSays, ShellSize, ShellTells,
 };
 pub use submit::{
-    Framework, KindName, MountRequest, Preview, PriorityName, Restart, RuntimeName, ServiceType, Submitted,
-    VolumeMount, WorkloadRequest,
+    CALLER_VARIABLES, CallerPlace, Framework, KindName, MountRequest, Preview, PriorityName, Restart,
+    RuntimeName, ServiceType, Submitted, VolumeMount, WorkloadRequest,
 };
-pub use why::{Held, Remedies, Why};
+pub use totals::{ClusterTotals, DeviceTotals, NodeTotals, UtilisationSource};
+pub use why::{
+    AccountNumbers, Blocked, Held, HeldByProject, QueueNumbers, Remedies, Requested, SuggestedChange,
+    UsableNodes, Why,
+};
 pub use workload::{
-    Ended, Eviction, Link, LinkQuery, LogQuery, ProgressView, ReportRequest, Status, TaskView, Workload,
-    WorkloadList, WorkloadQuery, World, WorldQuery,
+    Ended, Eviction, IndexView, Link, LinkQuery, LogQuery, ProgressView, ReportRequest, Status, TaskView,
+    Workload, WorkloadList, WorkloadQuery, World, WorldQuery,
 };
 
 /// The version of the API; part of every path.

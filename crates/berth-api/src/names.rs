@@ -17,6 +17,45 @@ pub fn is_name(name: &str) -> bool {
         && bytes.iter().all(|byte| is_plain(byte) || *byte == b'-')
 }
 
+/// The longest value of a label, and the longest name in a key, as in Kubernetes.
+const LABEL_CHARS_MAX: usize = 63;
+/// The longest prefix of a key.
+const PREFIX_CHARS_MAX: usize = 253;
+
+/// What a label is, for people.
+pub const LABEL_RULE: &str = "a label is KEY=VALUE: key and value have at most 63 letters, digits, '-', '_' and '.', and begin and end with a letter or digit; \
+     a value may be empty; a key may have a prefix, as in example.org/rack";
+
+/// Whether this may be the key of a label: a name, with or without a DNS name and `/` in front of it.
+pub fn is_label_key(key: &str) -> bool {
+    match key.split_once('/') {
+        None => is_label_name(key),
+        Some((prefix, name)) => {
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            let is_part = |part: &str| {
+                part.bytes().next().is_some_and(is_plain)
+                    && part.bytes().last().is_some_and(is_plain)
+                    && part.bytes().all(|byte| is_plain(byte) || byte == b'-')
+            };
+            prefix.len() <= PREFIX_CHARS_MAX && prefix.split('.').all(is_part) && is_label_name(name)
+        }
+    }
+}
+
+/// Whether this may be the value of a label.
+pub fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_label_name(value)
+}
+
+fn is_label_name(name: &str) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric();
+    let bytes = name.as_bytes();
+    bytes.len() <= LABEL_CHARS_MAX
+        && bytes.first().is_some_and(is_plain)
+        && bytes.last().is_some_and(is_plain)
+        && bytes.iter().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'_' | b'.'))
+}
+
 /// A text that may hold anything, in one short line without control characters.
 pub fn quoted(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 40;
@@ -92,6 +131,18 @@ mod tests {
         for name in ["a", "a-1", "team-a", "0", &"a".repeat(63)] {
             assert!(is_name(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn labels_have_the_form_that_kubernetes_accepts() {
+        for key in ["rack", "example.org/rack", "berth/pool", "a_b.c-d", "A", &"k".repeat(63)] {
+            assert!(is_label_key(key), "{key:?}");
+        }
+        for key in ["", "-a", "a-", "a b", "/a", "a/", "a/b/c", "Upper.org/a", "é", &"k".repeat(64)] {
+            assert!(!is_label_key(key), "{key:?}");
+        }
+        assert!(is_label_value("") && is_label_value("r1") && is_label_value("A.b_c-1"));
+        assert!(!is_label_value("-r1") && !is_label_value("a b") && !is_label_value(&"v".repeat(64)));
     }
 
     #[test]

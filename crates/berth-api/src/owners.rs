@@ -1,6 +1,6 @@
 //! Departments and projects.
 
-use crate::{CoresAmount, GpuAmount, MemoryAmount};
+use crate::{CoresAmount, GpuAmount, MemoryAmount, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -73,6 +73,9 @@ pub struct ProjectSettings {
 pub struct Project {
     /// Its name.
     pub name: String,
+    /// When it was created; absent for a project from before this was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
     /// What is set, for the pool asked for.
     pub settings: ProjectSettings,
     /// GPUs it has, elastic extras included.

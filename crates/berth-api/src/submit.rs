@@ -1,6 +1,6 @@
 //! Submissions.
 
-use crate::{CoresAmount, GpuAmount, MemoryAmount, Timestamp, Workload};
+use crate::{CoresAmount, GpuAmount, MemoryAmount, SuggestedChange, Timestamp, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -111,6 +111,32 @@ pub struct VolumeMount {
     /// Whether it may only be read.
     #[serde(default)]
     pub read_only: bool,
+}
+
+/// Variables that lead to the programs and packages of a caller. They are no secrets: a client sends them, and whoever sees the
+/// workload sees their values. Every other variable stays with the caller unless it is named.
+pub const CALLER_VARIABLES: [&str; 8] = [
+    "PATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "PYENV_ROOT",
+    "PYENV_VERSION",
+    "PYTHONPATH",
+    "LD_LIBRARY_PATH",
+];
+
+/// The place of a caller who shares the machine with the server. A process of that machine starts in this directory, with these
+/// variables. A container does not, because it has files of its own. What the request itself says wins.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallerPlace {
+    /// The current directory of the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// Variables that lead to the caller's programs, such as `PATH` and `VIRTUAL_ENV`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
 }
 
 /// What somebody wants to run. Everything but the project has a default.
@@ -231,9 +257,13 @@ pub struct WorkloadRequest {
     /// Whether it is privileged; its project must allow it. On one machine none can be.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub privileged: bool,
-    /// Where the command starts.
+    /// Where the command starts; an absolute path. The workload's own folder when absent, in a container what the image says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// The place of the caller, for a process of the machine that both share. The server copies from it what applies into
+    /// `working_dir` and `environment`; the workload is shown without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<CallerPlace>,
     /// Whether it has a terminal, which people can join.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tty: bool,
@@ -268,20 +298,35 @@ pub struct Submitted {
 }
 
 /// What a submission would do; nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Preview {
     /// Whether it would start at once, or as soon as those who must leave have left.
     pub starts: bool,
     /// Nodes it would start on.
     pub nodes: Vec<String>,
-    /// Workloads that would be stopped for it, as `project/name`.
+    /// Workloads that would be stopped for it, as `project/name`; those that the caller may list.
     pub evicts: Vec<String>,
+    /// So many that the caller may not list, by project.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evicts_others: BTreeMap<String, u64>,
     /// Why it would wait, if it would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
     /// The instant at which that may change by time alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<Timestamp>,
+    /// The program it would run, for a process of the server's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Where it would start; absent for the workload's own folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// The user and group of the machine it would run as, as `UID:GID`; absent for those of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_as: Option<String>,
+    /// Changes of the request with which it would start at once, cheapest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<SuggestedChange>,
     /// What the person should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

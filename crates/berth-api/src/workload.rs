@@ -83,6 +83,35 @@ pub struct TaskView {
     pub started_at: Option<Timestamp>,
 }
 
+/// One index of a sweep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IndexView {
+    /// Which, from zero.
+    pub index: u32,
+    /// Where it stands.
+    pub status: Status,
+    /// The worker that ran it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u32>,
+    /// The run in which that was; its log is that of this run and worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u32>,
+    /// How often it was started.
+    pub attempts: u32,
+    /// The exit code of its last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended its last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// When its last attempt started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When its last attempt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
 /// How far it is, as it says itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
@@ -108,13 +137,16 @@ pub struct ProgressView {
     /// Accuracy, as it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<String>,
+    /// Throughput in samples per second, as it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<String>,
     /// Time left, in seconds: as it says, or from its pace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_secs: Option<u64>,
     /// Whatever else it reports.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, String>,
-    /// How busy its GPUs are, in percent.
+    /// Utilisation of its GPUs in percent, as it reported in the last minute of its present run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<u8>,
     /// When it last said something.
@@ -142,6 +174,9 @@ pub struct ReportRequest {
     /// Accuracy.
     #[schema(value_type = Option<f64>)]
     pub accuracy: Option<serde_json::Value>,
+    /// Throughput in samples per second.
+    #[schema(value_type = Option<f64>)]
+    pub throughput: Option<serde_json::Value>,
     /// Time left, in seconds or as `"90s"`.
     #[schema(value_type = Option<f64>)]
     pub eta: Option<serde_json::Value>,
@@ -264,6 +299,10 @@ pub struct Workload {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
+    /// Seconds for which it ran, in all runs that are over: time in the queue does not count. While it runs, add the time since
+    /// `running_since`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_secs: Option<u64>,
     /// GPUs it asks for, all workers of its minimum together.
     pub gpus_requested: GpuAmount,
     /// GPUs it has.
@@ -274,6 +313,9 @@ pub struct Workload {
     pub workers_max: u32,
     /// Its workers that have a place.
     pub tasks: Vec<TaskView>,
+    /// The indices of a sweep, when one workload is asked for. At most 1000, those that succeeded or wait are left out first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indices: Vec<IndexView>,
     /// How often it was started.
     pub runs: u32,
     /// How often a run failed.
@@ -342,6 +384,9 @@ pub struct WorkloadQuery {
     /// Only unfinished (`false`), only finished (`true`), or both (absent). Deleted ones are listed with `status=Deleted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished: Option<bool>,
+    /// Whether deleted ones are listed too, among the finished.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
     /// Of the finished, only those that ended at this time or later.
     #[param(value_type = Option<String>)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -362,6 +407,9 @@ pub struct LogQuery {
     /// Of this worker; 0 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
+    /// Of this index of a sweep: of its last attempt. Not together with `rank` or `run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
     /// Of this run; the newest when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<u32>,

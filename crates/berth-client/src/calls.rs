@@ -6,10 +6,11 @@ use crate::{
 };
 use berth_api::{
     AuditList, AuditQuery, Backup, BackupRequest, Cluster, Department, DepartmentList, DepartmentSettings,
-    EventList, EventQuery, Grant, GrantList, Link, LogQuery, Node, NodeList, Preview, Project, ProjectList,
-    ProjectSettings, Series, SeriesList, SeriesQuery, SignInLink, SignInProof, SingleSignOn, Submitted,
-    TokenList, TokenMade, TokenRequest, User, UserChange, UserList, UserRequest, Volume, VolumeList,
-    VolumeQuery, VolumeRequest, Warned, WhoAmI, Why, Workload, WorkloadList, WorkloadQuery, WorkloadRequest,
+    EventList, EventQuery, Grant, GrantList, Link, LogQuery, Node, NodeLabels, NodeList, Preview, Project,
+    ProjectList, ProjectSettings, Series, SeriesList, SeriesQuery, SignInLink, SignInProof, SingleSignOn,
+    Submitted, TokenList, TokenMade, TokenRequest, User, UserChange, UserList, UserRequest, Volume,
+    VolumeList, VolumeQuery, VolumeRequest, Warned, WhoAmI, Why, Workload, WorkloadList, WorkloadQuery,
+    WorkloadRequest,
 };
 use hyper::Method;
 use serde_json::json;
@@ -129,6 +130,11 @@ impl Client {
     /// Cordons, uncordons or drains a node, by the verb of the route.
     pub async fn node_action(&self, name: &str, verb: &str) -> Result<Node, ClientError> {
         self.send(Method::POST, &path(&["nodes", name, verb]), NOTHING).await
+    }
+
+    /// Changes the labels of a node.
+    pub async fn label_node(&self, name: &str, labels: &NodeLabels) -> Result<Node, ClientError> {
+        self.send(Method::PATCH, &path(&["nodes", name]), Some(labels)).await
     }
 
     /// Submits a workload. It is on the disk of the server when this returns.
