@@ -32,6 +32,8 @@ const TOGETHER_MAX: usize = 512;
 pub(crate) const SNAPSHOT_EVERY: u64 = 20_000;
 /// Numbers for charts are noted this often.
 pub(crate) const SAMPLE_EVERY: Span = Span::secs(10);
+/// A measurement of the GPUs that is older is not shown.
+const MEASURED_KEPT: Span = Span::secs(30);
 /// An idempotency key is remembered this long.
 pub(crate) const KEY_KEPT: Span = Span::secs(24 * 3600);
 /// The form of a body.
@@ -82,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) epoch: AtomicU64,
     pub(crate) commands: AtomicU64,
     pub(crate) plans: AtomicU64,
+    /// What the GPUs of this machine said last, and when.
+    pub(crate) measured: RwLock<(Time, Vec<Measured>)>,
     /// Time comes in from outside.
     pub(crate) clock: fn() -> Time,
 }
@@ -99,6 +103,13 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Time {
         (self.clock)()
+    }
+
+    /// What the GPUs of this machine said last; nothing when that is too long ago.
+    pub(crate) fn measured(&self) -> Vec<Measured> {
+        let measured = self.measured.read().unwrap_or_else(PoisonError::into_inner);
+        let is_new = self.now().since(measured.0) <= MEASURED_KEPT;
+        if is_new { measured.1.clone() } else { Vec::new() }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Platform> {
@@ -157,8 +168,6 @@ pub(crate) struct Controller {
     pub(crate) snapshot_seq: u64,
     pub(crate) snapshotting: bool,
     pub(crate) sampled: Time,
-    /// What the GPUs of this machine said last.
-    pub(crate) measured: Vec<Measured>,
     pub(crate) keys: Keys,
 }
 
@@ -238,7 +247,7 @@ impl Controller {
                 Message::Measured(measured) => {
                     let devices = measured.iter().map(|gpu| gpu.utilisation).collect();
                     platform.on_seen(Seen::Busy { devices }, now);
-                    self.measured = measured;
+                    *self.shared.measured.write().unwrap_or_else(PoisonError::into_inner) = (now, measured);
                 }
                 _ => unreachable!("the others are taken out before"),
             }
@@ -250,7 +259,7 @@ impl Controller {
         self.flush();
         if now.since(self.sampled) >= SAMPLE_EVERY {
             self.sampled = now;
-            self.append_samples(&platform);
+            self.append_samples(&mut platform);
         }
         if inputs.saturating_sub(self.snapshot_seq) >= SNAPSHOT_EVERY && !self.snapshotting {
             self.snapshot(&platform);
@@ -357,8 +366,8 @@ impl Controller {
         }
     }
 
-    fn append_samples(&mut self, platform: &Platform) {
-        let samples = samples::of(platform, &self.measured);
+    fn append_samples(&mut self, platform: &mut Platform) {
+        let samples = samples::of_window(platform, &self.shared.measured(), self.now);
         self.feed.note(samples::told(self.now, &samples));
         // Nobody waits for a sample, and the next one comes soon.
         drop(self.store.append(Batch { at: self.now, samples, ..Batch::default() }));
@@ -412,6 +421,7 @@ impl Controller {
                 self.tasks.recover(&platform);
                 let mut known = self.shared.write();
                 platform.keep_settings(&known);
+                platform.begin_window(self.now);
                 *known = platform;
                 self.shared.seq.store(seq, Ordering::Release);
                 self.shared.epoch.store(self.epoch, Ordering::Release);

@@ -39,15 +39,22 @@ struct FileNode {
     labels: BTreeMap<String, String>,
 }
 
-/// Nodes from `2xdgx1`, `1xdgx1,2xworkstation`, or a file of `[[node]]` tables.
+/// Nodes from `2xdgx1`, `dgx1,2xworkstation`, or a file of `[[node]]` tables.
 pub fn declared_nodes(text: &str) -> Result<Vec<Node>, ServerError> {
     if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
         return from_file(Path::new(text));
     }
     let mut nodes = Vec::new();
     for part in text.split(',') {
-        let (count, kind) = part.trim().split_once('x').ok_or_else(|| unreadable(text))?;
-        let count: u32 = count.trim().parse().map_err(|_| unreadable(text))?;
+        let part = part.trim();
+        // A name may hold an `x` too, as `dgx1` does; a count is of digits.
+        let (count, kind) = match part.split_once('x') {
+            Some((count, kind)) if count.trim().parse::<u64>().is_ok() => {
+                (count.trim().parse().map_err(|_| unreadable(text))?, kind)
+            }
+            _ if part.starts_with(|letter: char| letter.is_ascii_alphabetic()) => (1, part),
+            _ => return Err(unreadable(text)),
+        };
         if count == 0 || count > NODES_MAX {
             return Err(ServerError::Declared(format!(
                 "{count} nodes cannot be declared: between 1 and {NODES_MAX}"
@@ -61,6 +68,43 @@ pub fn declared_nodes(text: &str) -> Result<Vec<Node>, ServerError> {
     Ok(nodes)
 }
 
+/// Writes nodes as `--nodes` takes them, if [`declared_nodes`] makes the same nodes of it: so a folder that was written before
+/// settings were remembered keeps its nodes.
+pub fn nodes_as_declared<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<String> {
+    let mut nodes: Vec<&Node> = nodes.into_iter().collect();
+    let number = |node: &Node| node.name.strip_prefix("node").and_then(|number| number.parse::<u32>().ok());
+    nodes.sort_by_key(|node| number(node));
+    let mut runs: Vec<(u32, &str)> = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let is_next = number(node) == u32::try_from(index + 1).ok();
+        let same = |kind: &str| {
+            known(kind).is_ok_and(|known| {
+                let Node { devices, cpu, memory, labels, .. } = known;
+                (&devices, cpu, memory, &labels) == (&node.devices, node.cpu, node.memory, &node.labels)
+            })
+        };
+        let (kind, ..) = KNOWN.into_iter().find(|(kind, ..)| is_next && same(kind))?;
+        match runs.last_mut() {
+            Some((count, last)) if *last == kind => *count += 1,
+            _ => runs.push((1, kind)),
+        }
+    }
+    let words: Vec<String> = runs.iter().map(|(count, kind)| format!("{count}x{kind}")).collect();
+    (!words.is_empty()).then(|| words.join(","))
+}
+
+/// The name of this machine as a node.
+pub fn machine_node() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name
+        .trim()
+        .to_lowercase()
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .collect();
+    if names::check("name", &name).is_ok() { name } else { "localhost".into() }
+}
+
 /// This machine as a node: its GPUs as the agent finds them, its CPU and memory as the kernel tells.
 pub(crate) fn this_machine(host: &dyn berth_agent::Host, notes: &mut Vec<String>) -> Node {
     let devices = host.devices();
@@ -70,13 +114,6 @@ pub(crate) fn this_machine(host: &dyn berth_agent::Host, notes: &mut Vec<String>
             "this machine has no GPUs to share ({reason}); work that asks for none still runs. To try it out: berth up --nodes 2xdgx1"
         ));
     }
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name
-        .trim()
-        .to_lowercase()
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
-        .collect();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = memory
@@ -84,7 +121,7 @@ pub(crate) fn this_machine(host: &dyn berth_agent::Host, notes: &mut Vec<String>
         .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
     Node {
         id: NodeId(0),
-        name: if names::check("name", &name).is_ok() { name } else { "localhost".into() },
+        name: machine_node(),
         devices: devices
             .gpus
             .iter()
@@ -100,7 +137,7 @@ pub(crate) fn this_machine(host: &dyn berth_agent::Host, notes: &mut Vec<String>
 fn unreadable(text: &str) -> ServerError {
     let text = names::shown(text);
     ServerError::Declared(format!(
-        "--nodes {text} is not understood: write `2xdgx1`, or name a .toml file of [[node]] tables"
+        "--nodes {text} is not understood: write for example `2xdgx1`, or name a .toml file of [[node]] tables"
     ))
 }
 
@@ -178,9 +215,37 @@ mod tests {
     }
 
     #[test]
+    fn one_machine_needs_no_count() {
+        for (text, gpus) in
+            [("workstation", vec![2]), ("dgx1", vec![8]), ("dgx1, 2xworkstation", vec![8, 2, 2])]
+        {
+            let nodes = declared_nodes(text).expect(text);
+            assert_eq!(nodes.iter().map(|node| node.devices.len()).collect::<Vec<_>>(), gpus, "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_written_as_they_were_declared() {
+        for text in ["2xdgx1", "1xdgx1,2xworkstation", "12xdgxh100", "1xdgx1,1xdgx2,1xdgx1"] {
+            let mut nodes = declared_nodes(text).expect(text);
+            nodes.reverse();
+            assert_eq!(nodes_as_declared(&nodes).as_deref(), Some(text));
+            nodes[0].condition = NodeCondition::Cordoned;
+            assert_eq!(nodes_as_declared(&nodes).as_deref(), Some(text), "a cordon is no part of it");
+            nodes[0].cpu = Cpu::cores(1);
+            assert_eq!(nodes_as_declared(&nodes), None, "it has another size");
+        }
+        let mut renamed = declared_nodes("2xdgx1").expect("is understood");
+        renamed[0].name = "left".into();
+        assert_eq!(nodes_as_declared(&renamed), None);
+        assert_eq!(nodes_as_declared(&[]), None);
+    }
+
+    #[test]
     fn what_cannot_be_declared_says_what_can() {
         for (text, part) in [
-            ("dgx1", "is not understood"),
+            ("dgx9", "choose one of dgx1"),
+            ("", "is not understood"),
             ("0xdgx1", "between 1 and"),
             ("2xdgx9", "choose one of dgx1"),
             ("99999999999xdgx1", "is not understood"),

@@ -64,6 +64,17 @@ impl Folder {
         self.0.join(berth_api::TOKEN_FILE)
     }
 
+    /// Where the settings of the last start are.
+    pub fn settings_file(&self) -> PathBuf {
+        self.0.join("settings.toml")
+    }
+
+    /// Writes the settings of a start, for its owner alone, as a whole or not at all.
+    pub(crate) fn keep_settings(&self, text: &str) -> Result<(), ServerError> {
+        let path = self.settings_file();
+        write_private(&path, text).map_err(ServerError::file("writing", &path))
+    }
+
     /// Makes the folder and what is in it, for its owner alone.
     pub(crate) fn prepare(&self) -> Result<(), ServerError> {
         for folder in [self.0.clone(), self.volumes()] {

@@ -46,7 +46,7 @@ pub use cluster::{
     Cluster, ClusterImage, ClusterTask, ClusterVolume, ClusterWorkload, Later, Made, ParkedBecause,
     RequestKey, Wish,
 };
-pub use declare::declared_nodes;
+pub use declare::{declared_nodes, machine_node, nodes_as_declared};
 pub use error::ServerError;
 pub use folder::Folder;
 pub use frameworks::started_by_torchrun;

@@ -13,7 +13,7 @@ use crate::{
 use berth_agent::{AgentConfig, ImageEntry};
 use berth_api::ProjectSettings;
 use berth_store::{Settings, Store};
-use berth_types::{Node, Policy, State, Time, WorkloadId};
+use berth_types::{Node, Policy, State, Time, WorkloadId, default_pool};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -81,6 +81,8 @@ pub struct Config {
     pub accounts_from: u32,
     /// What lies in these folders may be mounted by every workload, whoever may reach it otherwise.
     pub allow_mounts: Vec<PathBuf>,
+    /// Settings of this start as the folder remembers them, written when it has succeeded.
+    pub settings: Option<String>,
 }
 
 /// Who work runs as unless its submission says otherwise.
@@ -182,8 +184,9 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         if declared { config.nodes.clone() } else { vec![crate::declare::this_machine(&*host, &mut notes)] };
     let now = (config.clock)();
     platform.set_address(listening.ports_url.clone());
-    set_up(&mut platform, nodes, &config.projects, now)?;
+    set_up(&mut platform, nodes, &config.projects, now, &mut notes)?;
     let first = platform.take_news();
+    platform.begin_window(now);
 
     let shared = Arc::new(Shared {
         platform: RwLock::new(platform),
@@ -191,6 +194,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         epoch: AtomicU64::new(0),
         commands: AtomicU64::new(0),
         plans: AtomicU64::new(0),
+        measured: RwLock::default(),
         clock: config.clock,
     });
     let feed = Arc::new(Feed::new(seq));
@@ -213,7 +217,6 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         snapshot_seq: start.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq),
         snapshotting: false,
         sampled: Time(0),
-        measured: Vec::new(),
         keys: Arc::clone(&keys),
     };
     controller.begin(first);
@@ -261,6 +264,10 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     let file = listening.server_file();
     let watching = listening.watch(&folder);
     let http = tokio::spawn(http::serve(listening.sockets, state, http_stopped));
+    // Only a start that succeeded is remembered, and it is before anybody can find the server.
+    if let Some(settings) = &config.settings {
+        folder.keep_settings(settings)?;
+    }
     folder.write_server_file(&file)?;
     Ok(Running {
         address: listening.address,
@@ -301,7 +308,7 @@ impl Running {
         let nodes = platform.engine().nodes();
         let gpus: usize = nodes.values().map(|node| node.devices.len()).sum();
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        let declared = if self.declared { ", declared" } else { "" };
+        let declared = if self.declared { ", simulated" } else { "" };
         format!(
             "{} with {}{declared}; {}; {}",
             count(nodes.len(), "node"),
@@ -406,13 +413,23 @@ fn set_up(
     nodes: Vec<Node>,
     projects: &[ProjectSettings],
     now: Time,
+    notes: &mut Vec<String>,
 ) -> Result<(), ServerError> {
     let declared = |problem: berth_api::Problem| ServerError::Declared(problem.detail);
     platform.set_nodes(nodes, now).map_err(declared)?;
     for settings in projects {
         let name = settings.name.as_deref().unwrap_or_default();
-        if platform.project_id(name).is_none() {
+        let Some(id) = platform.project_id(name) else {
             platform.create_project(settings, now).map_err(declared)?;
+            continue;
+        };
+        let known = &platform.engine().projects()[&id];
+        let quota = known.entitlements.get(&default_pool()).and_then(|entitlement| entitlement.quota);
+        if let Some(wanted) = settings.quota.filter(|wanted| Some(wanted.0) != quota) {
+            let quota = quota.unwrap_or_default();
+            notes.push(format!(
+                "project {name} has a quota of {quota} and keeps it; `berth project update {name} --quota {wanted}` changes it"
+            ));
         }
     }
     Ok(())

@@ -2,10 +2,10 @@
 //!
 //! GPUs and counts are in millionths, utilisation in millionths of a percent, memory in bytes.
 
-use crate::platform::Platform;
+use crate::platform::{Platform, mean_utilisation};
 use berth_api::Samples;
 use berth_store::Sample;
-use berth_types::{Bytes, NodeId, Place, Time};
+use berth_types::{Bytes, Place, Time};
 use std::collections::BTreeMap;
 
 const MILLION: u64 = 1_000_000;
@@ -28,8 +28,6 @@ pub(crate) fn of(platform: &Platform, measured: &[Measured]) -> Vec<Sample> {
     for name in names.values() {
         add(format!("gpus_allocated/{name}"), 0);
     }
-    let (mut running, mut waiting) = (0, 0);
-    let mut reports = Reports::default();
     for workload in engine.workloads() {
         let gpus: u64 = workload.places().map(|place: &Place| place.gpus().0).sum();
         match names.get(&workload.spec.project) {
@@ -40,40 +38,52 @@ pub(crate) fn of(platform: &Platform, measured: &[Measured]) -> Vec<Sample> {
         if gpus > 0 {
             add(format!("gpus_by_user/{}", workload.spec.user), gpus);
         }
-        running += u64::from(workload.is_running());
-        waiting += u64::from(workload.is_queued());
-        reports.take(workload, platform);
     }
-    let mut all_known: Vec<u64> = Vec::new();
-    let (mut held, mut held_known) = (0usize, 0usize);
+    add("gpus_allocated".into(), 0);
+    let figures = platform.device_figures(measured);
     for (id, node) in engine.nodes() {
         add("gpus".into(), node.devices.len() as u64 * MILLION);
-        let of_device = |device: usize| match measured.get(device) {
-            Some(measured) => measured.utilisation.map(|percent| u64::from(percent) * MILLION),
-            None => reports.utilisation(*id, device),
-        };
-        let known: Vec<u64> = (0..node.devices.len()).filter_map(of_device).collect();
-        if !known.is_empty() {
-            let mean = known.iter().sum::<u64>() / known.len() as u64;
+        if let (Some(mean), _) = mean_utilisation(figures[id].iter()) {
             add(format!("gpu_utilisation/{}", node.name), mean);
-        }
-        all_known.extend(known);
-        for device in 0..node.devices.len() {
-            let is_held = reports.is_held(*id, device);
-            held += usize::from(is_held);
-            held_known += usize::from(is_held && of_device(device).is_some());
         }
         for (device, measured) in measured.iter().enumerate().take(node.devices.len()) {
             add(format!("gpu_memory_used/{}/{device}", node.name), measured.memory_used.0);
         }
     }
-    // What nobody has is not busy; if nobody who has some tells, that is no number to go by.
-    if !all_known.is_empty() && (held == 0 || held_known > 0) {
-        add("gpu_utilisation".into(), all_known.iter().sum::<u64>() / all_known.len() as u64);
+    if let (Some(mean), _) = mean_utilisation(figures.values().flatten()) {
+        add("gpu_utilisation".into(), mean);
     }
+    let (running, pending) = platform.counts();
     add("workloads_running".into(), running * MILLION);
-    add("workloads_waiting".into(), waiting * MILLION);
-    values.into_iter().map(|(series, value)| Sample { series, value: value as i64 }).collect()
+    add("workloads_waiting".into(), pending * MILLION);
+    values.into_iter().map(|(series, value)| Sample::new(series, value as i64)).collect()
+}
+
+/// The same, with what was since it was last asked: no job is too short to count.
+pub(crate) fn of_window(platform: &mut Platform, measured: &[Measured], now: Time) -> Vec<Sample> {
+    let mut samples = of(platform, measured);
+    let mut windows = platform.take_window(now);
+    for sample in &mut samples {
+        if let Some((value, window)) = windows.remove(&sample.series) {
+            debug_assert_eq!(value, sample.value, "{} is followed as it is", sample.series);
+            sample.window = Some(window);
+        }
+    }
+    // What fell to nothing since the last sample.
+    let ended = windows.into_iter();
+    samples.extend(ended.map(|(series, (value, window))| Sample { series, value, window: Some(window) }));
+    samples
+}
+
+/// What the values of a series are, and by what they are to be divided.
+pub(crate) fn unit(series: &str) -> (&'static str, u64) {
+    match series.split('/').next().unwrap_or_default() {
+        "gpus" | "gpus_allocated" | "gpus_by_user" => ("gpus", MILLION),
+        "gpu_utilisation" => ("percent", MILLION),
+        "workloads_running" | "workloads_waiting" => ("workloads", MILLION),
+        "gpu_memory_used" => ("bytes", 1),
+        _ => ("", 1),
+    }
 }
 
 /// Samples as a stream tells them.
@@ -81,35 +91,5 @@ pub(crate) fn told(at: Time, samples: &[Sample]) -> Samples {
     Samples {
         at: at.into(),
         values: samples.iter().map(|sample| (sample.series.clone(), sample.value)).collect(),
-    }
-}
-
-/// What workloads say about the devices they are on.
-#[derive(Default)]
-struct Reports {
-    /// The busy part of a device in millionths of a percent; none when somebody on it does not tell.
-    busy: BTreeMap<(NodeId, u8), Option<u64>>,
-}
-
-impl Reports {
-    fn take(&mut self, workload: &berth_types::Workload, platform: &Platform) {
-        let record = platform.record(workload.id);
-        let told = record.and_then(|record| record.progress.as_ref()?.utilisation);
-        for place in workload.places() {
-            for taken in &place.devices {
-                let busy = self.busy.entry((place.node, taken.device)).or_insert(Some(0));
-                let part = told.map(|percent| u64::from(percent) * u64::from(taken.share.millionths()));
-                *busy = busy.zip(part).map(|(busy, part)| (busy + part).min(100 * MILLION));
-            }
-        }
-    }
-
-    fn is_held(&self, node: NodeId, device: usize) -> bool {
-        self.busy.contains_key(&(node, device as u8))
-    }
-
-    /// A device that nobody has is not busy.
-    fn utilisation(&self, node: NodeId, device: usize) -> Option<u64> {
-        self.busy.get(&(node, device as u8)).copied().unwrap_or(Some(0))
     }
 }

@@ -72,6 +72,7 @@ pub async fn serve(
         epoch: AtomicU64::new(0),
         commands: AtomicU64::new(0),
         plans: AtomicU64::new(0),
+        measured: RwLock::default(),
         clock: serving.clock,
     });
     let (store, feed) = (Arc::new(store), Arc::new(Feed::new(start.last_seq)));

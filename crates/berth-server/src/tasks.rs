@@ -161,6 +161,7 @@ impl Tasks {
             node: node.name.clone(),
             runtime: runtime(request.runtime),
             image: request.image.clone(),
+            local_image: request.local_image,
             command,
             args,
             environment,
@@ -215,7 +216,9 @@ pub(crate) fn forward(facts: Receiver<Fact>, controller: Sender<Message>) {
 
 /// Looks at the GPUs of this machine again and again, until it is told to stop or the controller is gone.
 pub(crate) fn measure(host: &dyn Host, stop: &Receiver<()>, controller: &Sender<Message>) {
-    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(MEASURE_EVERY) {
+    let mut wait = Duration::ZERO;
+    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(wait) {
+        wait = MEASURE_EVERY;
         let gpus = host.devices().gpus.into_iter();
         let measured =
             gpus.map(|gpu| Measured { utilisation: gpu.utilisation, memory_used: gpu.memory_used });

@@ -79,6 +79,31 @@ fn no_route_is_open_to_strangers() {
 }
 
 #[test]
+fn the_manifest_of_a_cluster_can_be_downloaded() {
+    let server = Server::start();
+    let answer = server.call("GET", "/api/v1/manifest?cluster=lab", "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let expected = berth_api::manifest("lab", berth_api::MANIFEST_NAMESPACE, berth_api::MANIFEST_IMAGE);
+    assert_eq!(answer.body, expected.expect("a manifest"));
+    let wrong = server.call("GET", "/api/v1/manifest?cluster=a%0Ab", "");
+    assert_eq!((wrong.status, wrong.json()["field"].as_str()), (422, Some("cluster")), "{}", wrong.body);
+    assert_eq!(server.call("GET", "/api/v1/manifest", "").status, 400, "a cluster has a name");
+}
+
+#[test]
+fn a_project_shows_when_it_was_created() {
+    let server = Server::start();
+    let created = |name: &str| {
+        let project = server.call("GET", &format!("/api/v1/projects/{name}"), "").json();
+        project["created_at"].as_str().expect("a time").to_owned()
+    };
+    let before = created("team-a");
+    let changed = server.call("PATCH", "/api/v1/projects/team-a", r#"{"quota":3}"#);
+    assert_eq!(changed.status, 200, "{}", changed.body);
+    assert_eq!(created("team-a"), before, "a change keeps it");
+}
+
+#[test]
 fn a_workload_may_speak_of_itself_only() {
     let server = Server::start();
     let submitted =
@@ -135,6 +160,7 @@ fn only_loopback_is_listened_on_without_tls() {
         tasks_run_as: berth_server::TasksRunAs::Server,
         accounts_from: berth_server::ACCOUNTS_FROM,
         allow_mounts: Vec::new(),
+        settings: None,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let error = runtime.block_on(berth_server::run(config)).expect_err("others could reach it");

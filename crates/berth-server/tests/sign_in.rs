@@ -123,3 +123,28 @@ fn pages_are_for_everybody_and_let_nothing_in() {
     assert_eq!(server.call_with("GET", "/assets/none.js", "", &[]).status, 404);
     assert_eq!(server.call_with("GET", "/assets/../../etc/passwd", "", &[]).status, 404);
 }
+
+#[test]
+fn a_browser_with_a_session_gets_the_dashboard_at_an_unknown_address_and_nothing_else() {
+    let server = Server::start();
+    let html = ("accept", "text/html,application/xhtml+xml");
+    let home = server.call_with("GET", "/", "", &[html]);
+    let signed_in = sign_in(&server, &format!(r#"{{"token":"{}"}}"#, server.token()));
+    let cookie = cookie(&signed_in);
+    let browser = [html, ("cookie", cookie.as_str())];
+    for path in ["/nothing", "/workloads/1/2/3", "/team-a/job"] {
+        let answer = server.call_with("GET", path, "", &browser);
+        assert_eq!((answer.status, &answer.body), (404, &home.body), "{path}");
+        assert_eq!(server.call_with("POST", path, "", &browser).status, 401, "{path}");
+        let wrong = server.call_with("GET", path, "", &[html, ("authorization", "Bearer wrong")]);
+        assert_eq!(wrong.status, 401, "{path}");
+        let stranger = server.call_with("GET", path, "", &[html]);
+        assert_eq!(stranger.status, 401, "{path}");
+        assert_ne!(stranger.body, home.body, "{path}");
+    }
+    for path in ["/api/v1/nothing", "/api/v1/cluster", "/metrics", "/openapi.json"] {
+        let answer = server.call_with("GET", path, "", &browser);
+        assert_eq!(answer.status, 401, "{path}");
+        assert_ne!(answer.body, home.body, "{path}");
+    }
+}

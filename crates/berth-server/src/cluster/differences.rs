@@ -55,7 +55,7 @@ fn nodes(before: &Platform, after: &Platform, told: &mut Vec<Told>) {
         });
         let draining = after.is_draining(*id);
         if !same || draining != before.is_draining(*id) {
-            told.push(say(after, &Happened::Node { node: node.clone(), draining }));
+            told.push(say(after, &Happened::Node { node: node.clone(), draining, missing: false }));
         }
     }
     for (id, gone) in was.iter().filter(|(id, _)| !is.contains_key(id)) {

@@ -186,6 +186,7 @@ impl Drawing {
         let mut platform = match Platform::of_cluster(self.policy.clone(), self.cluster.image()) {
             Ok(mut platform) => {
                 platform.set_address(self.shared.read().address().to_owned());
+                platform.forget_old_utilisation(self.shared.now());
                 platform
             }
             Err(error) => return tracing::error!(%error, "what the cluster shows cannot be"),
@@ -202,6 +203,8 @@ impl Drawing {
     }
 
     fn sample(&self) {
+        let now = self.shared.now();
+        self.shared.platform.write().unwrap_or_else(PoisonError::into_inner).forget_old_utilisation(now);
         let samples = samples::of(&self.shared.read(), &[]);
         self.history.sample(self.shared.now(), samples);
     }
@@ -230,10 +233,17 @@ fn wish(
             Wish::Project(Box::new(project.clone()), department(project.department))
         }
         Happened::ProjectRemoved { name, .. } => Wish::ProjectGone(name.clone()),
-        Happened::Node { node, draining } => Wish::Node {
+        Happened::Node { node, draining, .. } => Wish::Node {
             name: node.name.clone(),
             cordoned: node.condition == NodeCondition::Cordoned,
             draining: *draining,
+        },
+        Happened::NodeLabels { node, labels } => Wish::NodeLabels {
+            name: node.name.clone(),
+            labels: labels
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.as_ref().map(|value| value.to_string())))
+                .collect(),
         },
         Happened::Submitted { workload, request } => {
             let mut request = request.clone();
@@ -293,6 +303,13 @@ fn is_shown(platform: &Platform, wish: &Wish) -> bool {
         Wish::Node { name, cordoned, .. } => platform.known_node(name).is_ok_and(|id| {
             let cordon = |node: &berth_types::Node| node.condition == NodeCondition::Cordoned;
             platform.engine().nodes().get(&id).is_none_or(|node| cordon(node) == *cordoned)
+        }),
+        Wish::NodeLabels { name, labels } => platform.known_node(name).is_ok_and(|id| {
+            platform.engine().nodes().get(&id).is_none_or(|node| {
+                labels.iter().all(|(key, value)| {
+                    node.labels.get(key.as_str()).map(|known| &**known) == value.as_deref()
+                })
+            })
         }),
         Wish::Volume { project, name, .. } => platform.has_volume(name, project),
         Wish::VolumeGone { project, name } => !platform.has_volume(name, project),

@@ -24,7 +24,8 @@ use crate::{
 use berth_agent::Report;
 use berth_api::{Code, Eviction, LogQuery, Problem, ShellRequest, ShellSize, WorkloadRequest};
 use berth_types::{
-    Bytes, Completed, Department, NodeId, Place, Policy, Project, State, Time, Workload, WorkloadId,
+    Bytes, Completed, Department, NodeId, Place, Policy, Project, ProjectId, State, Time, Workload,
+    WorkloadId,
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -116,6 +117,8 @@ pub struct ClusterImage {
     pub draining: BTreeSet<NodeId>,
     /// Volumes.
     pub volumes: Vec<ClusterVolume>,
+    /// When each project was created.
+    pub project_created: BTreeMap<ProjectId, Time>,
 }
 
 /// A volume of a project.
@@ -247,6 +250,13 @@ pub enum Wish {
         /// What runs there is to go.
         draining: bool,
     },
+    /// A node is to have other labels.
+    NodeLabels {
+        /// Its name.
+        name: String,
+        /// What each label is to be; none for one that is to go.
+        labels: BTreeMap<String, Option<String>>,
+    },
     /// A volume is to be there.
     Volume {
         /// Whose.
@@ -295,7 +305,7 @@ pub enum Wish {
 impl Platform {
     /// The platform as a cluster shows it.
     pub(crate) fn of_cluster(policy: Policy, image: ClusterImage) -> Result<Self, berth_types::ChangeError> {
-        let ClusterImage { state, workloads, over, draining, volumes } = image;
+        let ClusterImage { state, workloads, over, draining, volumes, project_created } = image;
         let names: BTreeMap<_, _> =
             state.projects.values().map(|project| (project.id, project.name.clone())).collect();
         // What others placed has no name here, and takes its place all the same.
@@ -304,6 +314,7 @@ impl Platform {
         let next_id = 1 + state.workloads.values().map(|workload| workload.id.0).max().unwrap_or(0);
         let mut platform = Self::of_parts(policy, state, records, over, draining, next_id)?;
         platform.forget_strangers();
+        platform.set_project_created(project_created);
         platform.take_volumes(volumes.into_iter().map(|volume| VolumeRecord {
             name: volume.name,
             project: Some(volume.project),
@@ -353,5 +364,8 @@ fn record(known: ClusterWorkload) -> Record {
         signal: None,
         message: known.message,
         warned: BTreeSet::new(),
+        notice: None,
+        ran: berth_types::Span::ZERO,
+        indices: BTreeMap::new(),
     }
 }

@@ -29,6 +29,14 @@ pub(super) struct About {
     pub(super) target: String,
 }
 
+impl About {
+    /// Adds to the answer of a create what was made, so that the audit log names it.
+    pub(super) fn made(mut response: Response, target: impl Into<String>) -> Response {
+        response.extensions_mut().insert(Self { project: None, target: target.into() });
+        response
+    }
+}
+
 /// Why a request was refused.
 #[derive(Debug, Clone)]
 pub(super) struct Why(pub(super) String);
@@ -196,7 +204,8 @@ pub(crate) async fn list(
         let platform = state.shared.read();
         let all = platform.is_allowed(&person, Act::Rule, Place::Everywhere);
         if !platform.is_allowed_somewhere(&person, Act::People) {
-            platform.may(&person, Act::People, Place::Everywhere)?;
+            let problem = Problem::new(Code::Forbidden, "only admins and leads can read the audit log");
+            return Err(ApiError(problem.hint("`berth whoami` shows your roles")));
         }
         (all, platform.led_projects(&person))
     };

@@ -10,9 +10,8 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use berth_api::{Backup, BackupRequest, Cluster, Code, GpuAmount, Problem};
+use berth_api::{Backup, BackupRequest, Cluster, Code, ManifestQuery, Problem};
 use berth_store::{Batch, Sample};
-use berth_types::{Gpus, NodeCondition, Place};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -26,25 +25,41 @@ pub(crate) async fn show(State(state): State<AppState>) -> Response {
 }
 
 fn view(platform: &Platform, state: &AppState) -> Cluster {
-    let engine = platform.engine();
-    let nodes = engine.nodes().values();
-    let gpus: u64 = nodes.clone().map(|node| node.devices.len() as u64).sum();
-    let allocated: Gpus = engine.workloads().flat_map(|workload| workload.places()).map(Place::gpus).sum();
+    let totals = platform.totals(&state.shared.measured());
     Cluster {
         version: berth_api::release().into(),
         mode: state.mirror.as_ref().map_or("embedded", |mirror| mirror.cluster.mode()).into(),
         started_at: state.started.into(),
         folder: state.folder.path().display().to_string(),
-        nodes: nodes.len() as u64,
-        nodes_ready: nodes.filter(|node| node.condition == NodeCondition::Ready).count() as u64,
-        gpus: GpuAmount(Gpus::whole(gpus)),
-        gpus_allocated: GpuAmount(allocated),
-        running_count: engine.workloads().filter(|workload| workload.is_running()).count() as u64,
-        waiting_count: engine.workloads().filter(|workload| workload.is_queued()).count() as u64,
+        nodes: totals.nodes,
+        nodes_ready: totals.nodes_ready,
+        gpus: totals.gpus,
+        gpus_allocated: totals.gpus_allocated,
+        running_count: totals.running_count,
+        waiting_count: totals.pending_count,
         projects: platform.project_count() as u64,
         cursor: 0,
         declared: state.declared,
+        machine: state.tasks.as_ref().and_then(|_| berth_api::machine_identity()),
+        totals: Some(totals),
     }
+}
+
+/// Download the manifest that installs Berth on a Kubernetes cluster
+#[utoipa::path(get, path = "/api/v1/manifest", tag = "cluster", params(ManifestQuery),
+    responses((status = 200, content_type = "application/yaml", body = String), (status = "4XX", body = Problem)))]
+pub(crate) async fn manifest(Query(query): Query<ManifestQuery>) -> Result<Response, ApiError> {
+    let ManifestQuery { cluster, namespace, image } = query;
+    let text = berth_api::manifest(
+        &cluster,
+        namespace.as_deref().unwrap_or(berth_api::MANIFEST_NAMESPACE),
+        image.as_deref().unwrap_or(berth_api::MANIFEST_IMAGE),
+    )?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/yaml".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"berth-operator-{cluster}.yaml\"")),
+    ];
+    Ok((headers, text).into_response())
 }
 
 /// Write a backup to a file of the server's machine
@@ -92,7 +107,7 @@ pub(crate) async fn shutdown(
 #[utoipa::path(post, path = "/api/v1/ping", tag = "cluster",
     responses((status = 204), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn ping(State(state): State<AppState>) -> Result<StatusCode, ApiError> {
-    let samples = vec![Sample { series: "ping".into(), value: 1 }];
+    let samples = vec![Sample::new("ping", 1)];
     let written = state.store.append(Batch { at: state.shared.now(), samples, ..Batch::default() }).await;
     written.map_err(|error| store_problem(&error))?;
     Ok(StatusCode::NO_CONTENT)

@@ -18,11 +18,17 @@ use axum::{
     },
 };
 use berth_api::{
-    Code, Event, EventList, EventQuery, Problem, Samples, Series, SeriesList, SeriesPoint, SeriesQuery,
+    ClusterTotals, Code, Event, EventList, EventQuery, NodeTotals, Problem, Samples, Series, SeriesList,
+    SeriesPoint, SeriesQuery,
 };
 use berth_store::{Resolution, Store, StoreError};
 use berth_types::{Time, WorkloadId};
-use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -30,6 +36,8 @@ use tokio_stream::wrappers::ReceiverStream;
 const LOOKED_AT_MAX: usize = 50_000;
 /// Events that may wait for a slow reader of a stream.
 const WAITING_MAX: usize = 256;
+/// Totals are sent at most this often in a stream.
+const TOTALS_EVERY: Duration = Duration::from_millis(250);
 /// Points of a chart, about.
 const POINTS_USUAL: u64 = 600;
 
@@ -177,7 +185,14 @@ async fn follow(
     let mut notes = state.feed.notes();
     // Whoever begins to follow need not wait for the next one.
     notes.mark_changed();
+    let mut totals = query.totals.then(|| Totals { changed_nodes: query.changed_nodes, ..Totals::default() });
     loop {
+        if let Some(totals) = &mut totals
+            && let Some(changed) = totals.changed(&state).await
+            && sender.send(Ok(changed)).await.is_err()
+        {
+            return;
+        }
         let events = match state.feed.recent_after(after) {
             Some(events) => events,
             None => match load(&state, after).await {
@@ -209,6 +224,8 @@ async fn follow(
                     false
                 }
                 changed = notes.changed(), if query.samples => changed.is_ok(),
+                // What is measured or reported changes without an event.
+                () = tokio::time::sleep(TOTALS_EVERY), if totals.is_some() => false,
                 // Whoever may not stay is sent away also when nothing happens; who comes back is told why.
                 () = tokio::time::sleep(LOOK_EVERY) => false,
                 () = sender.closed() => return,
@@ -222,6 +239,44 @@ async fn follow(
             }
         }
     }
+}
+
+/// The totals that a stream has sent.
+#[derive(Default)]
+struct Totals {
+    sent: Option<ClusterTotals>,
+    at: Option<tokio::time::Instant>,
+    /// A cluster of a thousand nodes is too much to send again for each change.
+    changed_nodes: bool,
+}
+
+impl Totals {
+    /// The totals, when they are others than those sent last. They are looked at four times in a second at most.
+    async fn changed(&mut self, state: &AppState) -> Option<SseEvent> {
+        let now = tokio::time::Instant::now();
+        if self.at.is_some_and(|at| now.duration_since(at) < TOTALS_EVERY) {
+            return None;
+        }
+        self.at = Some(now);
+        let totals = state.totals().await;
+        if self.sent.as_ref() == Some(&*totals) {
+            return None;
+        }
+        let mut news = (*totals).clone();
+        if let Some(sent) = self.sent.as_ref().filter(|_| self.changed_nodes) {
+            leave_out_unchanged(&mut news, sent);
+        }
+        let data = serde_json::to_string(&news).expect("totals are JSON");
+        self.sent = Some((*totals).clone());
+        Some(SseEvent::default().event("totals").data(data))
+    }
+}
+
+/// Removes the nodes that are as they were sent.
+fn leave_out_unchanged(totals: &mut ClusterTotals, sent: &ClusterTotals) {
+    let sent: BTreeMap<&str, &NodeTotals> =
+        sent.by_node.iter().map(|node| (node.name.as_str(), node)).collect();
+    totals.by_node.retain(|node| sent.get(node.name.as_str()) != Some(&node));
 }
 
 /// Without an id: whoever resumes does so after an event of the log.
@@ -309,5 +364,34 @@ pub(crate) async fn series_points(
         min: point.min,
         max: point.max,
     });
-    Ok(Answer(Series { name: query.name, points: points.collect() }).into_response())
+    let (unit, scale) = crate::samples::unit(&query.name);
+    let (unit, scale) = (unit.to_owned(), Some(scale));
+    Ok(Answer(Series { name: query.name, unit, scale, points: points.collect() }).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_api::{GpuAmount, NodeState, UtilisationSource};
+    use berth_types::Gpus;
+
+    #[test]
+    fn later_totals_have_only_the_nodes_that_changed() {
+        let node = |name: &str, allocated: u64| NodeTotals {
+            name: name.into(),
+            state: NodeState::Ready,
+            gpus: GpuAmount(Gpus::whole(8)),
+            gpus_allocated: GpuAmount(Gpus::whole(allocated)),
+            utilisation: None,
+            utilisation_source: UtilisationSource::default(),
+            devices: Vec::new(),
+        };
+        let sent = ClusterTotals { by_node: vec![node("a", 1), node("b", 2)], ..ClusterTotals::default() };
+        let mut totals = ClusterTotals {
+            by_node: vec![node("a", 1), node("b", 3), node("c", 0)],
+            ..ClusterTotals::default()
+        };
+        leave_out_unchanged(&mut totals, &sent);
+        assert_eq!(totals.by_node, [node("b", 3), node("c", 0)]);
+    }
 }

@@ -18,6 +18,7 @@ use axum::{
 };
 use berth_agent::{LogReader, LogStart, TaskId};
 use berth_api::{Code, LogQuery, Problem, Workload};
+use berth_store::FinishedWorkload;
 use berth_types::WorkloadId;
 use std::{io, time::Duration};
 use tokio::sync::{
@@ -46,10 +47,18 @@ pub(crate) async fn read(
         Found::Finished(finished) => (finished.id, Some(finished)),
     };
     if let Some(mirror) = &state.mirror {
+        if query.index.is_some() {
+            let problem = Problem::invalid("index", "logs by index are for workloads of one machine");
+            return Err(ApiError(problem.hint("name the worker with --rank")));
+        }
         let pieces = mirror.cluster.log(project.clone(), name, query).await?;
         let pieces = ReceiverStream::new(pieces).map(Bytes::from);
         return Ok(answer(state, person, project, pieces));
     }
+    let query = match query.index {
+        Some(index) => of_index(&state, (id, ended.as_deref()), index, query, &format!("{project}/{name}"))?,
+        None => query,
+    };
     let is_over = ended.is_some();
     let newest = newest(&state, id, &query);
     if newest.is_none() && (!query.follow || is_over) {
@@ -75,6 +84,48 @@ pub(crate) async fn read(
     let reader = state.clone();
     tokio::task::spawn_blocking(move || send(&reader, id, &query, follow, &sender));
     Ok(answer(state, person, project, ReceiverStream::new(receiver)))
+}
+
+/// The run and worker that had an index of a sweep last.
+fn of_index(
+    state: &AppState,
+    (id, ended): (WorkloadId, Option<&FinishedWorkload>),
+    index: u32,
+    query: LogQuery,
+    name: &str,
+) -> Result<LogQuery, Problem> {
+    if query.rank.is_some() || query.run.is_some() {
+        return Err(Problem::invalid("index", "an index has one worker and one run: leave out rank and run"));
+    }
+    let (completions, had) = match ended {
+        Some(ended) => {
+            let workload: Workload =
+                ended.document.read().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+            let row = workload.indices.iter().find(|row| row.index == index);
+            (workload.request.completions, row.and_then(|row| row.worker.zip(row.run)))
+        }
+        None => {
+            let platform = state.shared.read();
+            let record = platform.record(id);
+            let row = record.and_then(|record| record.indices.get(&index));
+            (record.and_then(|record| record.request.completions), row.map(|row| (row.rank, row.run)))
+        }
+    };
+    match (completions, had) {
+        (None, _) => Err(Problem::invalid("index", format!("{name} is no sweep: it has no indices"))
+            .hint("submit one with --completions")),
+        (Some(all), _) if index >= all => {
+            let text = format!("{name} has the indices 0 to {}, not {index}", all.saturating_sub(1));
+            Err(Problem::invalid("index", text))
+        }
+        (Some(_), None) => {
+            Err(Problem::new(Code::NotFound, format!("index {index} of {name} has not run yet"))
+                .hint("`berth get` shows the status of each index"))
+        }
+        (Some(_), Some((rank, run))) => {
+            Ok(LogQuery { rank: Some(rank), run: Some(run), index: None, ..query })
+        }
+    }
 }
 
 /// Gives what is printed for as long as whoever reads it may. What is cut off ends as broken, so that nobody takes it for whole.

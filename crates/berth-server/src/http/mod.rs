@@ -6,7 +6,9 @@ mod cluster;
 mod cookie;
 mod dashboard;
 mod events;
+mod fit;
 mod guard;
+mod history;
 mod logs;
 mod nodes;
 mod oidc;
@@ -23,6 +25,9 @@ mod table;
 mod volumes;
 mod workloads;
 
+#[cfg(test)]
+mod tests;
+
 pub use openapi::openapi;
 pub(crate) use sockets::Sockets;
 pub(crate) use state::{AppState, Parts};
@@ -35,7 +40,7 @@ use crate::{
 };
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, MatchedPath, Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -128,6 +133,12 @@ async fn wrong_method(request: Request) -> ApiError {
 
 /// Lets nobody in without a token, or the session of a page.
 async fn authenticate(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    // A browser sends no token when a person types an address. Where there is no route, the dashboard of a person who signed in
+    // can say so; it holds nothing secret, and its answer is the same whatever the address.
+    let has_session = cookie::value(request.headers(), &state.door.sessions().cookie_name()).is_some();
+    if has_session && dashboard::is_visit(&request) && request.extensions().get::<MatchedPath>().is_none() {
+        return dashboard::not_found(request.headers());
+    }
     let identity = match bearer(&state, request.headers()).await {
         Ok(None) if !request.headers().contains_key(header::AUTHORIZATION) => {
             Ok(cookie::session(&state, request.headers()).map(|(person, _)| Identity::Person(person)))

@@ -21,6 +21,7 @@ use utoipa::{
     ),
     paths(
         super::cluster::show,
+        super::cluster::manifest,
         super::cluster::backup,
         super::cluster::shutdown,
         super::cluster::ping,
@@ -39,6 +40,7 @@ use utoipa::{
         super::owners::delete_department,
         super::nodes::list,
         super::nodes::show,
+        super::nodes::label,
         super::nodes::act,
         super::workloads::list,
         super::workloads::submit,
@@ -84,7 +86,7 @@ use utoipa::{
         super::people::revoke_token,
         super::audit::list,
     ),
-    components(schemas(berth_api::Samples)),
+    components(schemas(berth_api::Samples, berth_api::ClusterTotals)),
     modifiers(&Bearer, &Names, &Problems)
 )]
 struct Document;

@@ -2,6 +2,7 @@
 
 use super::{
     ApiError,
+    audit::About,
     state::{Answer, AppState, Asked, Body, Caller, Query},
 };
 use crate::platform::{Act, Person, Place, Platform, Sight};
@@ -109,6 +110,7 @@ pub(crate) async fn create_project(
     Caller(person): Caller,
     Asked { request, key }: Asked<ProjectSettings>,
 ) -> Result<Response, ApiError> {
+    let name = request.name.clone().unwrap_or_default();
     let command = move |platform: &mut Platform, now| {
         let department = request.department.as_deref().filter(|name| !name.is_empty());
         platform.may_set_below(&person, department)?;
@@ -118,7 +120,7 @@ pub(crate) async fn create_project(
         let item = project_view(platform, request.name.as_deref().unwrap_or_default(), &pool)?;
         Ok(Warned { item, warnings })
     };
-    Ok(state.command(key, command).await?.created())
+    Ok(About::made(state.command(key, command).await?.created(), name))
 }
 
 /// Change a project
@@ -202,6 +204,7 @@ pub(crate) async fn create_department(
     Caller(person): Caller,
     Asked { request, key }: Asked<DepartmentSettings>,
 ) -> Result<Response, ApiError> {
+    let made = request.name.clone().unwrap_or_default();
     let command = move |platform: &mut Platform, now| {
         let parent = request.parent.as_deref().filter(|name| !name.is_empty());
         platform.may_set_below(&person, parent)?;
@@ -210,7 +213,7 @@ pub(crate) async fn create_department(
         let item = department_view(platform, name, &department_pool(&request))?;
         Ok(Warned { item, warnings })
     };
-    Ok(state.command(key, command).await?.created())
+    Ok(About::made(state.command(key, command).await?.created(), made))
 }
 
 /// Change a department

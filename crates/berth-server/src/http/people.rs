@@ -2,6 +2,7 @@
 
 use super::{
     ApiError,
+    audit::About,
     state::{Answer, AppState, Asked, Body, Caller},
 };
 use crate::{auth, platform::Platform};
@@ -42,8 +43,9 @@ pub(crate) async fn create_user(
         Some(account) => find_account(&state, account).await?,
         None => None,
     };
+    let made = name.clone();
     let command = move |platform: &mut Platform, now| platform.create_user(&person, &name, account, now);
-    Ok(state.command(key, command).await?.created())
+    Ok(About::made(state.command(key, command).await?.created(), made))
 }
 
 /// Change under which account of the machine the work of a user runs; work that was submitted before keeps its own
@@ -105,11 +107,12 @@ pub(crate) async fn grant_role(
     Caller(person): Caller,
     Asked { request, key }: Asked<Grant>,
 ) -> Result<Response, ApiError> {
+    let made = request.to_string();
     let command = move |platform: &mut Platform, now| {
         platform.grant(&person, &request, now)?;
         Ok(request)
     };
-    Ok(state.command(key, command).await?.created())
+    Ok(About::made(state.command(key, command).await?.created(), made))
 }
 
 /// Take a role back
@@ -119,12 +122,13 @@ pub(crate) async fn revoke_role(
     State(state): State<AppState>,
     Caller(person): Caller,
     Asked { request, key }: Asked<Grant>,
-) -> Result<Body, ApiError> {
+) -> Result<Response, ApiError> {
+    let gone = request.to_string();
     let command = move |platform: &mut Platform, now| {
         platform.withdraw(&person, &request, now)?;
         Ok(request)
     };
-    state.command(key, command).await
+    Ok(About::made(state.command(key, command).await?.into_response(), gone))
 }
 
 /// List tokens: one's own, and everybody's for an admin; never their secrets
@@ -153,7 +157,8 @@ pub(crate) async fn create_token(
     };
     let token: Token = state.command(None, command).await?.read()?;
     let secret = auth::user_token(token.id, &random);
-    Ok((StatusCode::CREATED, Answer(TokenMade { token, secret })).into_response())
+    let made = format!("{} of {}", token.name, token.user);
+    Ok(About::made((StatusCode::CREATED, Answer(TokenMade { token, secret })).into_response(), made))
 }
 
 /// Revoke a token

@@ -14,7 +14,7 @@ use crate::{
     auth::{Door, Identity},
     cluster::Mirror,
     controller::{Command, Key, Message, Shared, store_problem},
-    feed::Feed,
+    feed::{Durable, Feed},
     oidc::{Pending, Provider, Waiting},
     platform::{By, Person, Platform},
     release::Reply,
@@ -26,14 +26,14 @@ use axum::{
     http::{HeaderMap, StatusCode, header, request::Parts as RequestParts},
     response::{IntoResponse, Response},
 };
-use berth_api::{Code, Problem, TokenMade};
+use berth_api::{ClusterTotals, Code, Problem, TokenMade};
 use berth_store::{Json, Store, StoreError};
 use berth_types::Time;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 
@@ -43,6 +43,8 @@ const FAILURES_PER_MINUTE: u64 = 60;
 /// Submissions of one user; whoever has the token of the installation is not counted.
 const SUBMISSIONS_AT_ONCE: u64 = 1_000;
 const SUBMISSIONS_PER_MINUTE: u64 = 600;
+/// Totals are computed at most this often while nothing happens.
+const TOTALS_KEPT: Duration = Duration::from_millis(200);
 /// The longest idempotency key.
 const KEY_BYTES_MAX: usize = 255;
 
@@ -107,6 +109,8 @@ pub(crate) struct Inner {
     pub(crate) failures: Attempts,
     /// Submissions, by user.
     pub(crate) submissions: Attempts,
+    /// The totals that were computed last, so that all who follow share the work.
+    totals: Mutex<Option<(Durable, Instant, Arc<ClusterTotals>)>>,
     stop: Mutex<Option<oneshot::Sender<Shutdown>>>,
 }
 
@@ -148,6 +152,7 @@ impl AppState {
             turns: Turns::default(),
             failures: Attempts::new(FAILURES_AT_ONCE, FAILURES_PER_MINUTE),
             submissions: Attempts::new(SUBMISSIONS_AT_ONCE, SUBMISSIONS_PER_MINUTE),
+            totals: Mutex::default(),
             stop,
         }))
     }
@@ -184,6 +189,22 @@ impl AppState {
                 return (seen, stands.seq);
             }
         }
+    }
+
+    /// Sums over the cluster, of this moment or of a quarter of a second ago.
+    pub(crate) async fn totals(&self) -> Arc<ClusterTotals> {
+        let stands = self.shared.stands();
+        if let Some((seen, at, totals)) = &*self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+            && *seen == stands
+            && at.elapsed() < TOTALS_KEPT
+        {
+            return Arc::clone(totals);
+        }
+        let (totals, _) = self.read(|platform| platform.totals(&self.shared.measured())).await;
+        let totals = Arc::new(totals);
+        let kept = (stands, Instant::now(), Arc::clone(&totals));
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        totals
     }
 
     /// Reads from the store without holding up the executor.

@@ -2,6 +2,7 @@
 
 use super::{
     ApiError,
+    audit::About,
     state::{Answer, AppState, Asked, Caller, Query},
 };
 use crate::{
@@ -64,7 +65,7 @@ pub(crate) async fn create(
     Caller(person): Caller,
     Asked { request, key }: Asked<VolumeRequest>,
 ) -> Result<Response, ApiError> {
-    let folder = folder(&state);
+    let (folder, made) = (folder(&state), request.name.clone());
     let command = move |platform: &mut Platform, now| {
         may_have(platform, &person, request.project.as_deref(), Act::Submit)?;
         let size = request.size.map(|size| size.0);
@@ -79,7 +80,7 @@ pub(crate) async fn create(
         let made = all.find(|volume| (&volume.name, &volume.project) == (&request.name, &request.project));
         Ok(made.expect("it was made a moment ago"))
     };
-    Ok(state.command(key, command).await?.created())
+    Ok(About::made(state.command(key, command).await?.created(), made))
 }
 
 /// Delete a volume that nothing uses; its folder is put away

@@ -3,13 +3,15 @@
 use super::{
     ApiError,
     audit::About,
+    fit::{self, Fit},
+    history::{find_gone, sees_finished},
     state::{Answer, AppState, Asked, Body, Caller, Query, User},
     too_often,
 };
 use crate::{
     auth::Identity,
-    platform::{Act, By, HOST_IMAGE, Person, Place, Platform, Seen, Sight, TaskReport, user_ids},
-    tasks::{Tasks, runtime},
+    platform::{Act, By, Person, Place, Platform, Seen, Sight, TaskReport, user_ids},
+    tasks::Tasks,
 };
 use axum::{
     Extension,
@@ -18,8 +20,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use berth_api::{
-    Code, Preview, Problem, ReportRequest, Status, Submitted, Timestamp, Why, Workload, WorkloadList,
-    WorkloadQuery, WorkloadRequest, World, WorldQuery,
+    Code, Preview, Problem, ReportRequest, Status, Submitted, Why, Workload, WorkloadList, WorkloadQuery,
+    WorkloadRequest, World, WorldQuery,
 };
 use berth_store::{FinishedCursor, FinishedFilter, FinishedWorkload, Store, StoreError};
 use berth_types::{Span, Time, WorkloadId};
@@ -27,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Rows of a page unless it is said how many.
-const PAGE_USUAL: usize = 500;
+pub(super) const PAGE_USUAL: usize = 500;
 /// Whoever asks for a change of its world is answered after this long in any case.
 const WORLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 /// Named values in one report.
@@ -65,22 +67,30 @@ pub(crate) async fn submit(
         return Ok(too_often(wait, "too many submissions of one user"));
     }
     let (user, project) = (person.user.clone(), request.project.clone());
-    let (request, unfit) = ask_machine(&state, request).await;
+    let Fit { request, unfit, program, warnings } = fit::ask(&state, request, &user).await;
     let is_root = |(user, group): (u32, u32)| user == 0 || group == 0;
     if state.tasks.is_some() && request.run_as.as_deref().and_then(user_ids).is_some_and(is_root) {
         // Whatever the user is called: root has everybody's files.
         state.shared.read().may(&person, Act::Rule, Place::Everywhere)?;
     }
     if query.dry_run {
-        let (preview, _) = state
-            .read(|platform| platform.preview(request.clone(), unfit.clone(), &user, state.shared.now()))
-            .await;
-        return Ok(Answer(preview?).into_response());
+        let sight = state.shared.read().sight(&person);
+        let preview = |platform: &Platform| {
+            platform.preview(request.clone(), unfit.clone(), &user, &sight, state.shared.now())
+        };
+        let (preview, _) = state.read(preview).await;
+        let mut preview = preview?;
+        preview.warnings.extend(warnings);
+        let run_as = request.run_as.clone().or_else(|| state.shared.read().next_account(&user));
+        let run_as = run_as.filter(|_| state.tasks.is_some());
+        let working_dir = request.working_dir.clone();
+        return Ok(Answer(Preview { program, working_dir, run_as, ..preview }).into_response());
     }
     let command = move |platform: &mut Platform, now| {
         platform.may(&person, Act::Submit, Place::Project(&request.project))?;
-        let (id, warnings) = platform.submit(request, unfit, &user, now)?;
-        Ok(Submitted { workload: view(platform, id)?, warnings })
+        let (id, mut all) = platform.submit(request, unfit, &user, now)?;
+        all.extend(warnings);
+        Ok(Submitted { workload: view(platform, id)?, warnings: all })
     };
     let body = state.command(key, command).await?;
     let target = body.read::<SubmittedName>().map(|made| format!("{project}/{}", made.workload.name));
@@ -98,34 +108,6 @@ struct SubmittedName {
 #[derive(Deserialize)]
 struct Named {
     name: String,
-}
-
-/// What the machine has against a request, said now instead of when its turn has come. A user becomes the numbers that the
-/// machine knows it by, so that a later user of the same name is somebody else.
-async fn ask_machine(state: &AppState, mut request: WorkloadRequest) -> (WorkloadRequest, Option<Problem>) {
-    let Some(tasks) = &state.tasks else {
-        let unfit = unfit_for_cluster(&mut request);
-        return (request, unfit);
-    };
-    // The network is that of the machine in any case, so there is nothing to allow.
-    request.host_network = false;
-    if std::mem::take(&mut request.privileged) {
-        let problem = Problem::invalid("privileged", "on one machine nothing is privileged: leave it out");
-        let hint = "work runs as the user that --run-as names; privileged work is for Berth on Kubernetes";
-        return (request, Some(problem.hint(hint)));
-    }
-    if let Some(text) = request.run_as.clone() {
-        match find_account(tasks, text).await {
-            Ok((user, group)) => request.run_as = Some(format!("{user}:{group}")),
-            Err(why) => {
-                let problem = Problem::invalid("run_as", why);
-                return (request, Some(problem.hint("`getent passwd` lists the users of this machine")));
-            }
-        }
-    }
-    let image = if request.image.is_empty() { HOST_IMAGE } else { &request.image };
-    let unknown = tasks.host.check_image(image, runtime(request.runtime)).err();
-    (request, unknown.map(|unknown| Problem::invalid("image", unknown)))
 }
 
 /// The user and group that a text means on this machine. The text says why there is no such user.
@@ -165,14 +147,24 @@ pub(crate) async fn list(
     Caller(person): Caller,
     Query(query): Query<WorkloadQuery>,
 ) -> Result<Response, ApiError> {
-    if let Some(project) = &query.project {
-        state.shared.read().may(&person, Act::See, Place::Project(project))?;
-    }
     let sight = state.shared.read().sight(&person);
+    let is_gone = {
+        let platform = state.shared.read();
+        if let Some(project) = &query.project {
+            platform.may(&person, Act::See, Place::Project(project))?;
+        }
+        // What ran in a project that is gone is history, for those who see everything.
+        let is_gone = |project: &String| platform.project_id(project).is_none();
+        sight.is_all() && state.mirror.is_none() && query.project.as_ref().is_some_and(is_gone)
+    };
     let limit = query.limit.unwrap_or(PAGE_USUAL).clamp(1, berth_api::PAGE_MAX);
     let cursor = query.cursor.as_deref().map(Cursor::read).transpose()?;
     let (page, seq) = state.read(|platform| unfinished(platform, &sight, &query, cursor, limit)).await;
-    let (mut items, mut next) = page?;
+    let (mut items, mut next) = match page {
+        Err(problem) if !is_gone || problem.code != Code::NotFound => return Err(ApiError(problem)),
+        Err(_) => Page::default(),
+        Ok(page) => page,
+    };
     let wants_finished =
         query.finished != Some(false) && query.node.is_none() && query.status.is_none_or(Status::is_final);
     if state.mirror.is_some() {
@@ -189,6 +181,7 @@ pub(crate) async fn list(
             None => None,
             Some(name) => match state.shared.read().project_id(name) {
                 Some(id) => Some(id),
+                None if is_gone => None,
                 None => return Ok(answer(items, None, seq)),
             },
         };
@@ -207,7 +200,7 @@ pub(crate) async fn list(
                 user: query.user.clone(),
                 name: query.name.clone(),
                 phase: query.status.map(|status| status.to_string()),
-                hidden: Some(query.status == Some(Status::Deleted)),
+                hidden: (!query.deleted).then_some(query.status == Some(Status::Deleted)),
                 ended_from: query.ended_after.map(|after| after.0),
                 ..FinishedFilter::default()
             };
@@ -219,9 +212,16 @@ pub(crate) async fn list(
                 after = page.next;
                 goes_on = page.next.is_some();
                 for finished in page.workloads {
-                    let workload: Workload = finished.document.read().map_err(damaged)?;
-                    items.extend(sight.project(&workload.project).then_some(workload));
+                    let mut workload: Workload = finished.document.read().map_err(damaged)?;
+                    let is_asked = !is_gone || query.project.as_ref() == Some(&workload.project);
+                    if is_asked && sees_finished(&state, &sight, &finished, &workload.project) {
+                        workload.indices.clear();
+                        items.push(workload);
+                    }
                 }
+            }
+            if let Some(project) = query.project.as_ref().filter(|_| is_gone && items.is_empty()) {
+                state.shared.read().find_project(project)?;
             }
             next = after
                 .filter(|_| goes_on)
@@ -360,7 +360,10 @@ pub(super) async fn find(state: &AppState, project: &str, name: &str) -> Result<
     let (found, _) = state
         .read(|platform| platform.find_project(project).map(|id| (id, platform.find(project, name))))
         .await;
-    let (project_id, found) = found?;
+    let (project_id, found) = match found {
+        Ok(found) => found,
+        Err(problem) => return find_gone(state, project, name, problem).await,
+    };
     if let Some(id) = found {
         return Ok(Found::Unfinished(id));
     }
@@ -449,15 +452,18 @@ pub(crate) async fn show_id(
             unfinished.or_else(|| platform.over(id).map(|over| over.project.clone()))
         })
         .await;
-    let project = match project {
-        Some(project) => Some(project),
+    let sight = state.shared.read().sight(&person);
+    let sees = match project {
+        Some(project) => sight.project(&project),
         None => {
             let finished = state.load(move |store| store.load_finished(id)).await?;
-            finished.and_then(|finished| finished.document.read::<Workload>().ok()).map(|one| one.project)
+            finished.is_some_and(|finished| {
+                let project = finished.document.read::<Workload>().map(|one| one.project);
+                project.is_ok_and(|project| sees_finished(&state, &sight, &finished, &project))
+            })
         }
     };
-    let sight = state.shared.read().sight(&person);
-    if !sight.is_all() && !project.is_some_and(|project| sight.project(&project)) {
+    if !sight.is_all() && !sees {
         return Err(ApiError(Problem::new(Code::NotFound, format!("there is no workload {id}"))));
     }
     show_unfinished(&state, id).await
@@ -488,6 +494,10 @@ pub(crate) async fn delete(
                 let text = format!("{project}/{name} is deleted already");
                 return Err(ApiError(Problem::new(Code::NotFound, text)));
             }
+            // How it ended is worth more in the history than that it was cleared away.
+            let before = document.status;
+            let how = document.message.take().map(|message| format!(" ({message})")).unwrap_or_default();
+            document.message = Some(format!("{before}{how}; deleted by {user}"));
             document.status = Status::Deleted;
             let hidden = document.clone();
             let hide = move |platform: &mut Platform, _| {
@@ -555,22 +565,20 @@ async fn unfinished_only(state: &AppState, project: &str, name: &str) -> Result<
     responses((status = 200, body = Why), (status = "4XX", body = Problem)))]
 pub(crate) async fn why(
     State(state): State<AppState>,
+    Caller(person): Caller,
     Path((project, name)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
+    let sight = state.shared.read().sight(&person);
     let found = find(&state, &project, &name).await?;
     let why = match found {
-        Found::Unfinished(id) => state.read(|platform| platform.why(id, state.shared.now())).await.0,
+        Found::Unfinished(id) => state.read(|platform| platform.why(id, &sight, state.shared.now())).await.0,
         Found::Finished(_) => None,
     };
     let over = || Why {
         workload: format!("{project}/{name}"),
-        waits: false,
         rule: "over".into(),
-        text: "it does not wait: it is over".into(),
-        numbers: Default::default(),
-        until: None::<Timestamp>,
-        held_by: Vec::new(),
-        remedy: None,
+        text: "Not waiting: it is over.".into(),
+        ..Why::default()
     };
     Ok(Answer(why.unwrap_or_else(over)).into_response())
 }
@@ -683,6 +691,7 @@ fn lowered(request: ReportRequest) -> TaskReport {
         percent: request.percent.map(|percent| percent.min(100)),
         loss: request.loss.map(text),
         accuracy: request.accuracy.map(text),
+        throughput: request.throughput.map(text),
         left: request.eta.as_ref().and_then(time_left),
         utilisation: request.utilisation.map(|percent| percent.min(100)),
         metrics: request
@@ -692,6 +701,7 @@ fn lowered(request: ReportRequest) -> TaskReport {
             .collect(),
         ..TaskReport::default()
     }
+    .of_api()
 }
 
 /// A finished workload of a cluster as the store would have it.
@@ -709,14 +719,4 @@ fn finished_row(workload: &Workload) -> FinishedWorkload {
         ended: workload.ended.as_ref().map_or(Time(0), |ended| ended.at.0),
         document: berth_store::Json::of(workload).expect("an answer of the API is JSON"),
     }
-}
-
-/// What a cluster has against a request that one machine would take.
-fn unfit_for_cluster(request: &mut WorkloadRequest) -> Option<Problem> {
-    request.runtime = Default::default();
-    if request.image.is_empty() {
-        let text = "a cluster runs images: name one with --image";
-        return Some(Problem::invalid("image", text));
-    }
-    None
 }

@@ -42,7 +42,7 @@ impl Platform {
             None => None,
         };
         record.failures += u32::from(failed);
-        record.on_exit(task.rank, exit);
+        record.on_exit(task.rank, index, exit);
         record.message = record.message.take().map(|message| format!("{message}; it is started again"));
         record.runs += 1;
         let run = record.runs;

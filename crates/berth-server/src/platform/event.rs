@@ -7,9 +7,11 @@ use super::{
 use crate::platform::TaskReport;
 use berth_api::{ProgressView, WorkloadRequest};
 use berth_types::{
-    Action, Department, DepartmentId, Node, NodeId, Project, ProjectId, Span, Time, Workload, WorkloadId,
+    Action, Department, DepartmentId, Name, Node, NodeId, Project, ProjectId, Span, Time, Workload,
+    WorkloadId,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One start of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,7 +38,16 @@ pub(crate) enum TaskExit {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Happened {
     /// A node came or changed.
-    Node { node: Node, draining: bool },
+    Node {
+        node: Node,
+        draining: bool,
+        /// It is cordoned because the last start did not name it. Logs of before say of no node that it is.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        missing: bool,
+    },
+    /// Somebody changed the labels of a node. `labels` is everything that was ever set (or removed, without a value) by hand; it
+    /// wins over what a start declares.
+    NodeLabels { node: Node, labels: BTreeMap<Name, Option<Name>> },
     /// A node went.
     NodeRemoved { id: NodeId, name: String },
     /// A department came or changed.
@@ -76,7 +87,14 @@ pub(crate) enum Happened {
     /// A workload said how far it is.
     Progressed { workload: WorkloadId, report: Box<TaskReport> },
     /// A limit is near, and somebody should know.
-    Warned { workload: WorkloadId, warning: Warning, text: String },
+    Warned {
+        workload: WorkloadId,
+        warning: Warning,
+        text: String,
+        /// When the limit ends the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ends: Option<Time>,
+    },
     /// A finished workload is listed no more.
     Hidden { workload: WorkloadId },
     /// The engine decided something.
@@ -88,6 +106,7 @@ impl Happened {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Node { .. } => "node",
+            Self::NodeLabels { .. } => "node-labels",
             Self::NodeRemoved { .. } => "node-removed",
             Self::Department { .. } => "department",
             Self::DepartmentRemoved { .. } => "department-removed",

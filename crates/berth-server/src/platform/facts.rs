@@ -5,10 +5,12 @@ use berth_agent::Report;
 use berth_api::Problem;
 use berth_types::{Change, Phase, Span, TaskOutcome, Time, WorkloadId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Progress is written down at most this often for each workload; what is shown is always the newest.
 const PROGRESS_EVERY: Span = Span::secs(10);
+/// A utilisation that was not reported again for this long is unknown.
+const UTILISATION_KEPT: Span = Span::secs(60);
 /// GPUs that are less busy than this are idle, in percent.
 const IDLE_BELOW: u8 = 5;
 
@@ -26,10 +28,20 @@ pub(crate) struct TaskReport {
     pub(crate) percent: Option<u8>,
     pub(crate) loss: Option<String>,
     pub(crate) accuracy: Option<String>,
+    /// Samples per second.
+    pub(crate) throughput: Option<String>,
     pub(crate) left: Option<Span>,
     pub(crate) utilisation: Option<u8>,
+    /// When the utilisation was reported.
+    pub(crate) utilisation_at: Time,
     pub(crate) metrics: BTreeMap<String, String>,
+    /// What it said through the API in this run. What is found in its log about the same is not taken: it is a guess.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) by_api: BTreeSet<String>,
 }
+
+/// Where it is: these belong together, and come from the API or from the log.
+const POSITION: &str = "position";
 
 /// Something the agent saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,11 +131,15 @@ impl Platform {
         ports: &[(u16, u16)],
         at: Time,
     ) {
+        let is_known = self.has_task(task);
         let record = self.records.get_mut(&task.workload);
         if let Some(known) = record.and_then(|record| record.tasks.get_mut(&task.rank)) {
             known.started = Some(at);
             known.pid = pid;
             known.ports = ports.to_vec();
+        }
+        if let Some(record) = self.records.get_mut(&task.workload).filter(|_| is_known) {
+            record.on_index_started(task, at);
         }
     }
 
@@ -133,6 +149,10 @@ impl Platform {
             TaskExit::Lost => TaskOutcome::Lost,
             TaskExit::Code(_) | TaskExit::Signal(_) | TaskExit::Refused(_) => TaskOutcome::Failed,
         };
+        let index = self.records.get_mut(&task.workload).and_then(|record| {
+            record.on_index_ended(task, exit, at);
+            record.tasks.get(&task.rank)?.index
+        });
         if self.starts_again(task, exit) {
             return Ok(());
         }
@@ -147,7 +167,7 @@ impl Platform {
         if let Some(record) = self.records.get_mut(&workload) {
             let left = record.tasks.remove(&rank).is_some_and(|task| task.stopping);
             if !left {
-                record.on_exit(rank, exit);
+                record.on_exit(rank, index, exit);
                 record.failures += u32::from(run_failed);
             }
         }
@@ -156,11 +176,23 @@ impl Platform {
     }
 
     fn on_progress(&mut self, workload: WorkloadId, report: TaskReport, now: Time) -> Result<(), Problem> {
+        let is_running = self.engine.workload(workload).is_some_and(berth_types::Workload::is_running);
         let Some(record) = self.records.get_mut(&workload) else { return Ok(()) };
+        let mut report = report;
+        // Without a time of its own it is of this moment; an agent that was asked again tells what was printed long ago.
+        report.utilisation_at = match report.utilisation_at {
+            Time(0) => now,
+            at => at.min(now),
+        };
+        if !is_running || now.since(report.utilisation_at) >= UTILISATION_KEPT {
+            // The last words of a run that is being stopped.
+            report.utilisation = None;
+        }
+        let said = report.utilisation;
         let written = record.progress.as_ref().map_or(Time(0), |progress| progress.written);
         let mut newest = record.progress.take().unwrap_or_default().with(report);
         newest.at = now;
-        let utilisation = newest.utilisation;
+        let utilisation = said;
         let due = now.since(written) >= PROGRESS_EVERY;
         if due {
             newest.written = now;
@@ -176,6 +208,18 @@ impl Platform {
     pub(super) fn progress_due(record: &Record) -> Option<Time> {
         let newest = record.progress.as_ref().filter(|progress| progress.at > progress.written)?;
         Some(newest.written + PROGRESS_EVERY)
+    }
+
+    /// When the utilisation of a workload becomes unknown, if it is not reported again.
+    pub(super) fn utilisation_due(record: &Record) -> Option<Time> {
+        let progress = record.progress.as_ref()?;
+        progress.utilisation.map(|_| progress.utilisation_at + UTILISATION_KEPT)
+    }
+
+    /// Forgets utilisation that was not reported again in time.
+    pub(crate) fn forget_old_utilisation(&mut self, now: Time) {
+        let is_old = |record: &&mut Record| Self::utilisation_due(record).is_some_and(|at| at <= now);
+        self.records.values_mut().filter(is_old).for_each(Record::forget_utilisation);
     }
 
     /// A workload is as busy as the busiest of its devices. Those who share a device are told apart by nobody, so they are idle
@@ -211,13 +255,17 @@ impl Platform {
 }
 
 impl super::Record {
-    pub(super) fn on_exit(&mut self, rank: u32, exit: &TaskExit) {
+    pub(super) fn on_exit(&mut self, rank: u32, index: Option<u32>, exit: &TaskExit) {
         (self.exit_code, self.signal) = match exit {
             TaskExit::Code(code) => (Some(*code), None),
             TaskExit::Signal(signal) => (None, Some(*signal)),
             TaskExit::Lost | TaskExit::Refused(_) => (None, None),
         };
-        let who = if self.request.workers.unwrap_or(1) > 1 { format!("worker {rank}") } else { "it".into() };
+        let who = match index {
+            Some(index) => format!("index {index} (worker {rank})"),
+            None if self.request.workers.unwrap_or(1) > 1 => format!("worker {rank}"),
+            None => "it".into(),
+        };
         self.message = match exit {
             TaskExit::Code(0) => None,
             TaskExit::Code(code) => Some(format!("{who} exited with code {code}")),
@@ -232,8 +280,19 @@ impl super::Record {
 impl TaskReport {
     /// What it said at a time.
     pub(crate) fn of(at: Time, report: Report) -> Self {
-        let Report { epoch, epochs, step, steps, loss, accuracy, eta, percent, metrics, utilisation } =
-            report;
+        let Report {
+            epoch,
+            epochs,
+            step,
+            steps,
+            loss,
+            accuracy,
+            throughput,
+            eta,
+            percent,
+            metrics,
+            utilisation,
+        } = report;
         Self {
             at,
             written: Time(0),
@@ -244,14 +303,54 @@ impl TaskReport {
             percent,
             loss,
             accuracy,
+            throughput,
             left: eta,
             utilisation,
+            utilisation_at: at,
             metrics,
+            by_api: BTreeSet::new(),
         }
+    }
+
+    /// Notes what of it was said, by name, as said through the API.
+    pub(crate) fn of_api(mut self) -> Self {
+        let position = self.epoch.is_some() || self.step.is_some() || self.percent.is_some();
+        let said = [
+            (POSITION, position || self.epochs.is_some() || self.steps.is_some()),
+            ("loss", self.loss.is_some()),
+            ("accuracy", self.accuracy.is_some()),
+            ("throughput", self.throughput.is_some()),
+            ("left", self.left.is_some()),
+            ("utilisation", self.utilisation.is_some()),
+        ];
+        let fields = said.into_iter().filter(|(_, said)| *said).map(|(name, _)| name.to_owned());
+        self.by_api = fields.chain(self.metrics.keys().map(|name| format!("metric {name}"))).collect();
+        self
+    }
+
+    /// Leaves out what is known better from the API.
+    fn without(mut self, by_api: &BTreeSet<String>) -> Self {
+        let is_known = |name: &str| by_api.contains(name);
+        if is_known(POSITION) {
+            (self.epoch, self.epochs, self.step, self.steps, self.percent) = (None, None, None, None, None);
+        }
+        for (name, field) in
+            [("loss", &mut self.loss), ("accuracy", &mut self.accuracy), ("throughput", &mut self.throughput)]
+        {
+            field.take_if(|_| is_known(name));
+        }
+        self.left.take_if(|_| is_known("left"));
+        self.utilisation.take_if(|_| is_known("utilisation"));
+        self.metrics.retain(|name, _| !is_known(&format!("metric {name}")));
+        self
     }
 
     /// What is newly said, with what was said before and not again.
     fn with(self, newer: Self) -> Self {
+        let newer = if newer.by_api.is_empty() { newer.without(&self.by_api) } else { newer };
+        let keeps_left = newer.by_api.is_empty() && self.by_api.contains("left");
+        let mut by_api = self.by_api;
+        by_api.extend(newer.by_api);
         let mut metrics = self.metrics;
         metrics.extend(newer.metrics);
         let just_began = self.step == Some(0) && self.steps.is_none();
@@ -266,10 +365,17 @@ impl TaskReport {
             percent: newer.percent.or_else(|| newer.epoch.is_none().then_some(self.percent).flatten()),
             loss: newer.loss.or(self.loss),
             accuracy: newer.accuracy.or(self.accuracy),
+            throughput: newer.throughput.or(self.throughput),
             // Time left is of the moment; an old one is wrong.
-            left: newer.left,
+            left: if keeps_left { self.left } else { newer.left },
             utilisation: newer.utilisation.or(self.utilisation),
+            utilisation_at: if newer.utilisation.is_some() {
+                newer.utilisation_at
+            } else {
+                self.utilisation_at
+            },
             metrics,
+            by_api,
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     facts::TaskReport,
     record::{Record, Warning},
 };
-use berth_types::{Kind, Span, Time, WorkloadId};
+use berth_types::{Kind, Span, StopReason, Time, WorkloadId};
 
 /// A warning comes this long before the end, or at nine tenths of a shorter limit.
 const WARN_BEFORE: Span = Span::secs(300);
@@ -18,7 +18,11 @@ impl Platform {
     pub(super) fn on_due(&mut self, now: Time) {
         while let Some((at, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, id));
-            let Some(record) = self.records.get(&id) else { continue };
+            let Some(record) = self.records.get_mut(&id) else { continue };
+            if Self::utilisation_due(record).is_some_and(|at| at <= now) {
+                record.forget_utilisation();
+            }
+            let record = &self.records[&id];
             let happened = match record.parked {
                 Some((Parked::BackOff { until }, _)) if until <= now => {
                     Some(Happened::Resumed { workload: id, by: None })
@@ -42,7 +46,7 @@ impl Platform {
             Some((Parked::Suspended { .. } | Parked::Refused, _)) => None,
             None => {
                 let warnings = self.warnings(record).into_iter().map(|(_, at, _)| at);
-                warnings.chain(Self::progress_due(record)).min()
+                warnings.chain(Self::progress_due(record)).chain(Self::utilisation_due(record)).min()
             }
         };
         if let Some(at) = at {
@@ -57,7 +61,19 @@ impl Platform {
             Warning::TimeLimit => format!("its time limit ends it in {left}"),
             Warning::IdleLimit => format!("its GPUs are idle; it is suspended in {left} unless that changes"),
         };
-        Some(Happened::Warned { workload: record.id, warning, text })
+        Some(Happened::Warned { workload: record.id, warning, text, ends: Some(end) })
+    }
+
+    /// The limits that hold for a workload.
+    pub(super) fn limits_of(&self, id: WorkloadId) -> Limits {
+        let Some(workload) = self.engine.workload(id) else { return Limits::default() };
+        let Some(project) = self.engine.projects().get(&workload.spec.project) else {
+            return Limits { run: workload.spec.max_run, idle: None };
+        };
+        let interactive =
+            (workload.spec.kind == Kind::Interactive).then_some(project.interactive_time_limit).flatten();
+        let limits = [workload.spec.max_run, project.time_limit, interactive];
+        Limits { run: limits.into_iter().flatten().min(), idle: project.idle_limit }
     }
 
     /// Warnings that were not given in this run: which, when it is due, when the limit ends the run.
@@ -65,19 +81,47 @@ impl Platform {
         let Some(workload) = self.engine.workload(record.id).filter(|workload| workload.is_running()) else {
             return Vec::new();
         };
-        let Some(project) = self.engine.projects().get(&record.project) else { return Vec::new() };
-        let interactive =
-            (workload.spec.kind == Kind::Interactive).then_some(project.interactive_time_limit).flatten();
-        let limits = [workload.spec.max_run, project.time_limit, interactive];
-        let run = limits.into_iter().flatten().min();
-        let run = run.zip(record.must_end(limits.into_iter().flatten()));
-        let idle = project.idle_limit.zip(workload.idle_since).map(|(limit, since)| (limit, since + limit));
+        let limits = self.limits_of(record.id);
+        let run = limits.run.zip(record.must_end(limits.run.into_iter()));
+        let idle = limits.idle.zip(workload.idle_since).map(|(limit, since)| (limit, since + limit));
         let due = |warning, ends: Option<(Span, Time)>| {
             let (limit, end) = ends?;
             let before = WARN_BEFORE.min(Span(limit.0 / 10));
             (!record.warned.contains(&warning)).then_some((warning, Time(end.0 - before.0), end))
         };
         [due(Warning::TimeLimit, run), due(Warning::IdleLimit, idle)].into_iter().flatten().collect()
+    }
+}
+
+/// The limits of one workload: the shortest that ends its run, and how long its GPUs may be idle.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limits {
+    run: Option<Span>,
+    idle: Option<Span>,
+}
+
+impl Limits {
+    /// What a limit did.
+    pub(super) fn words(&self, reason: StopReason) -> String {
+        match (reason, self.run, self.idle) {
+            (StopReason::TimeLimit, Some(limit), _) => {
+                format!("stopped: it reached its time limit of {limit}")
+            }
+            (StopReason::TimeLimit, None, _) => "stopped: it reached its time limit".into(),
+            (StopReason::Idle, _, Some(limit)) => format!("suspended: its GPUs were idle for {limit}"),
+            (StopReason::Idle, _, None) => "suspended: its GPUs were idle".into(),
+        }
+    }
+}
+
+/// A warning as it is shown while it holds: it names the moment, because whoever reads it may come late.
+pub(super) fn notice(warning: Warning, ends: Option<Time>, text: &str) -> String {
+    let Some(ends) = ends else { return text.to_owned() };
+    let at = berth_api::Timestamp(ends).to_string();
+    let (day, time) = (at.get(..10).unwrap_or_default(), at.get(11..19).unwrap_or_default());
+    match warning {
+        Warning::TimeLimit => format!("reaches its time limit at {day} {time} UTC"),
+        Warning::IdleLimit => format!("its GPUs are idle; suspended at {day} {time} UTC unless that changes"),
     }
 }
 

@@ -12,7 +12,12 @@ mod addresses;
 mod again;
 mod event;
 mod facts;
+mod figures;
+mod indices;
+mod labels;
 mod limits;
+mod lowered;
+mod meter;
 mod owners;
 mod people;
 mod record;
@@ -23,17 +28,19 @@ mod view;
 mod why;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use addresses::{Routed, Target};
 pub(crate) use event::{About, Happened, Logged, Orders, TaskExit, TaskKey};
 pub(crate) use facts::{Seen, TaskReport};
+pub(crate) use figures::mean as mean_utilisation;
 pub(crate) use people::{
     Action as Act, By, People, PeopleChange, Person, Place, Refused, Sight, is_same, is_user,
 };
 use record::VolumeKey;
+use record::Warning;
 pub(crate) use record::{EvictionRecord, Parked, Record, Stop, TaskRecord, VolumeRecord};
-pub(crate) use submit::{HOST_IMAGE, NOTEBOOK_TOKEN, user_ids};
+pub(crate) use submit::{NOTEBOOK_TOKEN, complete, user_ids};
 pub use view::completions_shown;
 pub(crate) use view::kind_text;
 
@@ -41,8 +48,8 @@ use berth_api::{Code, Problem};
 use berth_engine::Engine;
 use berth_store::{FinishedWorkload, Json};
 use berth_types::{
-    Action, Change, ChangeError, DepartmentId, NodeId, Outcome, Phase, Policy, ProjectId, Span, StopReason,
-    Time, WorkloadId,
+    Action, Change, ChangeError, DepartmentId, Name, NodeId, Outcome, Phase, Policy, ProjectId, Span,
+    StopReason, Time, WorkloadId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,8 +63,14 @@ pub(crate) struct Platform {
     names: BTreeMap<(ProjectId, String), WorkloadId>,
     nodes: BTreeMap<String, NodeId>,
     draining: BTreeSet<NodeId>,
+    /// Labels that were set by hand, or removed (without a value), by the name of the node; they outlive the node.
+    node_labels: BTreeMap<String, BTreeMap<Name, Option<Name>>>,
+    /// Nodes that the last start did not name and that still have work; they are open again when a start names them.
+    missing: BTreeSet<NodeId>,
     projects: BTreeMap<String, ProjectId>,
     departments: BTreeMap<String, DepartmentId>,
+    /// When each project was created; a log from before this was kept has no time for some.
+    project_created: BTreeMap<ProjectId, Time>,
     volumes: BTreeMap<VolumeKey, VolumeRecord>,
     /// Volumes belong to projects, each with names of its own.
     project_volumes: bool,
@@ -76,6 +89,8 @@ pub(crate) struct Platform {
     wake: Option<Time>,
     /// Nothing is decided any more: what stops now is for a later start.
     closing: bool,
+    /// What is allocated, between one sample and the next.
+    meter: meter::Meter,
     /// What happened since somebody took it.
     news: News,
 }
@@ -99,8 +114,11 @@ impl Platform {
             names: BTreeMap::new(),
             nodes: BTreeMap::new(),
             draining: BTreeSet::new(),
+            node_labels: BTreeMap::new(),
+            missing: BTreeSet::new(),
             projects: BTreeMap::new(),
             departments: BTreeMap::new(),
+            project_created: BTreeMap::new(),
             volumes: BTreeMap::new(),
             project_volumes: false,
             over: BTreeMap::new(),
@@ -111,6 +129,7 @@ impl Platform {
             due: BTreeSet::new(),
             wake: None,
             closing: false,
+            meter: meter::Meter::default(),
             news: News::default(),
         }
     }
@@ -173,6 +192,7 @@ impl Platform {
                 let about = self.about(&happened);
                 self.news.logged.push(Logged { happened, about });
                 self.on_decided(&action, now);
+                self.meter_one(action.workload(), now);
             }
         }
     }
@@ -209,6 +229,7 @@ impl Platform {
         // Words about it are found before, because afterwards whom it is about may be gone.
         let about = self.about(&happened);
         self.apply(&happened, now)?;
+        self.meter_happened(&happened, now);
         self.news.logged.push(Logged { happened, about });
         Ok(())
     }
@@ -221,25 +242,35 @@ impl Platform {
             self.engine.apply(&change).map_err(engine_problem)?;
             self.on_decided(action, at);
         }
+        self.meter_happened(happened, at);
         Ok(())
     }
 
     /// What happens, whether live or again. Fails only before anything has changed.
     fn apply(&mut self, happened: &Happened, at: Time) -> Result<(), Problem> {
         match happened {
-            Happened::Node { node, draining } => {
+            Happened::Node { node, draining, missing } => {
                 self.engine.apply(&Change::NodeSet(node.clone())).map_err(engine_problem)?;
                 self.nodes.insert(node.name.clone(), node.id);
                 match draining {
                     true => self.draining.insert(node.id),
                     false => self.draining.remove(&node.id),
                 };
+                match missing {
+                    true => self.missing.insert(node.id),
+                    false => self.missing.remove(&node.id),
+                };
                 self.drawn(node.id.0);
+            }
+            Happened::NodeLabels { node, labels } => {
+                self.engine.apply(&Change::NodeSet(node.clone())).map_err(engine_problem)?;
+                self.node_labels.insert(node.name.clone(), labels.clone());
             }
             Happened::NodeRemoved { id, name } => {
                 self.engine.apply(&Change::NodeRemoved(*id)).map_err(engine_problem)?;
                 self.nodes.remove(name);
                 self.draining.remove(id);
+                self.missing.remove(id);
             }
             Happened::Department { department } => {
                 self.engine.apply(&Change::DepartmentSet(department.clone())).map_err(engine_problem)?;
@@ -253,12 +284,15 @@ impl Platform {
             }
             Happened::Project { project } => {
                 self.engine.apply(&Change::ProjectSet(project.clone())).map_err(engine_problem)?;
-                self.projects.insert(project.name.clone(), project.id);
+                if self.projects.insert(project.name.clone(), project.id).is_none() {
+                    self.project_created.insert(project.id, at);
+                }
                 self.drawn(project.id.0);
             }
             Happened::ProjectRemoved { id, name } => {
                 self.engine.apply(&Change::ProjectRemoved(*id)).map_err(engine_problem)?;
                 self.projects.remove(name);
+                self.project_created.remove(id);
                 self.people.forget_scope(&berth_api::Scope::Project(name.clone()));
             }
             Happened::Volume { volume } => {
@@ -274,7 +308,7 @@ impl Platform {
                 self.names.insert((workload.spec.project, workload.spec.name.clone()), workload.id);
                 self.records.insert(workload.id, Record::new(workload, (**request).clone()));
             }
-            Happened::Stopped { workload, stop, .. } => self.on_stop_asked(*workload, *stop, at)?,
+            Happened::Stopped { workload, stop, by } => self.on_stop_asked(*workload, *stop, by, at)?,
             Happened::Resumed { workload, .. } => self.on_resumed(*workload, at)?,
             Happened::TaskStarted { task, pid, ports } => self.on_task_started(*task, *pid, ports, at),
             Happened::Confirmed { workload } => {
@@ -289,16 +323,20 @@ impl Platform {
             Happened::Idle { workload, since } => {
                 let change = Change::Idle { workload: *workload, since: *since };
                 self.engine.apply(&change).map_err(engine_problem)?;
+                if let (None, Some(record)) = (since, self.records.get_mut(workload)) {
+                    record.withdraw_warning(Warning::IdleLimit);
+                }
             }
             Happened::Progressed { workload, report } => {
                 if let Some(record) = self.records.get_mut(workload) {
                     record.progress = Some((**report).clone());
                 }
+                self.note_due(*workload);
             }
-            Happened::Warned { workload, warning, text } => {
+            Happened::Warned { workload, warning, text, ends } => {
                 if let Some(record) = self.records.get_mut(workload) {
                     record.warned.insert(*warning);
-                    record.message = Some(text.clone());
+                    record.notice = Some((*warning, limits::notice(*warning, *ends, text)));
                 }
                 self.note_due(*workload);
             }
@@ -320,6 +358,7 @@ impl Platform {
             _ => None,
         };
         let winner = winner.map(|winner| self.full_name(winner));
+        let limits = self.limits_of(id);
         let Some(record) = self.records.get_mut(&id) else { return };
         match action {
             Action::Start { places, .. } => {
@@ -328,6 +367,7 @@ impl Platform {
                 record.run_started = Some(at);
                 record.message = None;
                 record.warned.clear();
+                record.on_run_begins();
                 let run = record.runs;
                 record.gang_run = run;
                 for place in places {
@@ -352,6 +392,7 @@ impl Platform {
                     StopReason::TimeLimit => Stop::TimeLimit,
                     StopReason::Idle => Stop::Idle,
                 });
+                record.message = Some(limits.words(*reason));
             }
             _ => {}
         }
@@ -363,6 +404,9 @@ impl Platform {
     fn follow(&mut self, id: WorkloadId, at: Time) {
         let Some(workload) = self.engine.workload(id) else { return };
         let Some(record) = self.records.get_mut(&id) else { return };
+        if !workload.is_running() {
+            record.on_run_ends(at);
+        }
         for place in workload.leaving() {
             if let Some(task) = record.tasks.get_mut(&place.rank).filter(|task| !task.stopping) {
                 task.stopping = true;
@@ -378,7 +422,13 @@ impl Platform {
 
     /// A workload has no task left and the engine is done with it.
     fn on_over(&mut self, id: WorkloadId, outcome: Outcome, at: Time) {
-        let view = self.workload_view(id, false);
+        if let Some(record) = self.records.get_mut(&id) {
+            record.on_run_ends(at);
+        }
+        let mut view = self.workload_view(id, false);
+        if let (Some(view), Some(record)) = (&mut view, self.records.get(&id)) {
+            view.indices = record.index_views();
+        }
         let workload = self.engine.workload(id).expect("the engine has just said it is over").clone();
         let record = self.records.get_mut(&id).expect("an unfinished workload has a record");
         record.tasks.clear();
@@ -414,7 +464,24 @@ impl Platform {
     }
 
     /// Somebody asked for the end of a workload, or for a pause.
-    fn on_stop_asked(&mut self, id: WorkloadId, stop: Stop, at: Time) -> Result<(), Problem> {
+    fn on_stop_asked(&mut self, id: WorkloadId, stop: Stop, by: &str, at: Time) -> Result<(), Problem> {
+        let record = self.records.get_mut(&id).ok_or_else(|| gone(id))?;
+        let message = match stop {
+            Stop::Deleted => Some(format!("deleted by {by}")),
+            Stop::Suspended => Some(format!("suspended by {by}")),
+            Stop::TimeLimit | Stop::Idle | Stop::Drained => None,
+        };
+        let before = std::mem::replace(&mut record.message, message);
+        let stopped = self.stop_asked(id, stop, at);
+        if stopped.is_err()
+            && let Some(record) = self.records.get_mut(&id)
+        {
+            record.message = before;
+        }
+        stopped
+    }
+
+    fn stop_asked(&mut self, id: WorkloadId, stop: Stop, at: Time) -> Result<(), Problem> {
         let record = self.records.get_mut(&id).ok_or_else(|| gone(id))?;
         match record.parked.take() {
             Some((_, workload)) if stop == Stop::Suspended => {
@@ -473,7 +540,7 @@ impl Platform {
         crate::names::nearest(name, known.map(String::as_str)).map(Into::into)
     }
 
-    /// A finished workload is listed no more.
+    /// A finished workload is listed in the history only.
     pub(crate) fn hide(&mut self, mut finished: FinishedWorkload, document: &berth_api::Workload) {
         finished.phase = document.status.to_string();
         finished.hidden = true;

@@ -16,21 +16,22 @@ use std::collections::BTreeMap;
 const OWNERS_MAX: usize = 100_000;
 
 impl Platform {
-    /// Makes the nodes what they are told to be at a start. A node that is gone goes when nothing is on it; what still is on
-    /// it keeps it, cordoned.
+    /// Sets the nodes of a start. A node that the start does not name is removed when no work is on it; otherwise it stays,
+    /// cordoned, and is open again when a later start names it. A cordon by an administrator lasts over both.
     pub(crate) fn set_nodes(&mut self, nodes: Vec<Node>, now: Time) -> Result<(), Problem> {
         for mut node in nodes.clone() {
             let known = self.nodes.get(&node.name).and_then(|id| self.engine.nodes().get(id));
             node.id = known.map_or_else(|| NodeId(self.next_id()), |known| known.id);
+            self.label_by_hand(&mut node);
             if let Some(known) = known {
-                // A person who cordoned it has not said otherwise.
-                node.condition = known.condition;
+                let is_back = self.missing.contains(&known.id);
+                node.condition = if is_back { NodeCondition::Ready } else { known.condition };
                 if *known == node {
                     continue;
                 }
             }
             let draining = self.draining.contains(&node.id);
-            self.happen(Happened::Node { node, draining }, now)?;
+            self.happen(Happened::Node { node, draining, missing: false }, now)?;
         }
         let gone: Vec<_> =
             self.nodes.iter().filter(|(name, _)| !nodes.iter().any(|node| node.name == **name)).collect();
@@ -40,9 +41,11 @@ impl Platform {
                 .engine
                 .workloads()
                 .any(|workload| workload.places().chain(workload.leaving()).any(|place| place.node == id));
-            if in_use {
-                self.set_condition(&name, NodeCondition::Cordoned, false, now)?;
-            } else {
+            let known = &self.engine.nodes()[&id];
+            if in_use && known.condition == NodeCondition::Ready {
+                let node = Node { condition: NodeCondition::Cordoned, ..known.clone() };
+                self.happen(Happened::Node { node, draining: false, missing: true }, now)?;
+            } else if !in_use {
                 self.happen(Happened::NodeRemoved { id, name }, now)?;
             }
         }
@@ -59,11 +62,18 @@ impl Platform {
     ) -> Result<(), Problem> {
         let id = self.known_node(name)?;
         let known = &self.engine.nodes()[&id];
-        if known.condition == condition && self.draining.contains(&id) == draining {
+        let is_missing = self.missing.contains(&id);
+        if is_missing && condition == NodeCondition::Ready {
+            let text = format!("node {name} is not among the nodes that this server was started with");
+            return Err(Problem::new(Code::WrongState, text).hint(
+                "the first start after its last workload has ended removes it; `berth up --change --nodes NODES` adds nodes",
+            ));
+        }
+        if known.condition == condition && self.draining.contains(&id) == draining && !is_missing {
             return Ok(());
         }
         let node = Node { condition, ..known.clone() };
-        self.happen(Happened::Node { node, draining }, now)
+        self.happen(Happened::Node { node, draining, missing: false }, now)
     }
 
     /// Cordons a node and stops what is on it; it returns to the queue with its place.
@@ -120,7 +130,8 @@ impl Platform {
         }
         let id = self.find_project(name)?;
         let project = self.with_settings(self.engine.projects()[&id].clone(), settings)?;
-        let warnings = self.quota_warnings(&project);
+        let mut warnings = self.quota_warnings(&project);
+        warnings.extend(self.project_lowered(&project, now));
         self.happen(Happened::Project { project }, now)?;
         Ok((id, warnings))
     }
@@ -257,11 +268,29 @@ impl Platform {
                     "the quotas of all projects are {sum} GPUs now, and pool {pool} has {all}: not all can be honoured at once"
                 ));
             }
+            warnings.extend(self.department_warning(project, pool, quota));
             if entitlement.limit.is_some_and(|limit| limit < quota) {
                 warnings.push("the limit is below the quota, so the limit is what it can have".into());
             }
         }
         warnings
+    }
+
+    /// Says that the projects of a department are promised more than the department is.
+    fn department_warning(&self, project: &Project, pool: &Name, quota: Gpus) -> Option<String> {
+        let department = self.engine.departments().get(&project.department?)?;
+        let own = department.entitlements.get(pool)?.quota?;
+        let others = self.engine.projects().values().filter(|other| other.id != project.id);
+        let others = others.filter(|other| other.department == project.department);
+        let sum =
+            others.filter_map(|other| other.entitlements.get(pool)?.quota).fold(quota, Gpus::saturating_add);
+        (sum > own).then(|| {
+            let name = &department.name;
+            format!(
+                "the quotas of the projects of department {name} are {sum} GPUs, and the quota of {name} is {own}: the department's \
+                 quota holds"
+            )
+        })
     }
 
     /// Makes a department.
@@ -321,12 +350,13 @@ impl Platform {
         let children: Gpus = children
             .filter_map(|project| project.entitlements.get(&pool)?.quota)
             .fold(Gpus::ZERO, Gpus::saturating_add);
-        let warnings = match quota {
+        let mut warnings = match quota {
             Some(quota) if children > quota => vec![format!(
-                "its projects are promised {children} GPUs, which is more than its own {quota}: its own quota holds"
+                "the quotas of its projects are {children} GPUs, and its own is {quota}: the department's quota holds"
             )],
             _ => Vec::new(),
         };
+        warnings.extend(self.department_lowered(&department));
         self.happen(Happened::Department { department }, now)?;
         Ok((id, warnings))
     }

@@ -1,6 +1,6 @@
 //! What is known of a workload beyond what the engine needs.
 
-use super::facts::TaskReport;
+use super::{facts::TaskReport, indices::IndexRecord};
 use berth_api::WorkloadRequest;
 use berth_types::{Bytes, Completed, Place, ProjectId, Span, Time, Workload, WorkloadId};
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,15 @@ pub(crate) struct Record {
     pub(crate) signal: Option<i32>,
     pub(crate) message: Option<String>,
     pub(crate) warned: BTreeSet<Warning>,
+    /// The warning that its present run stands under, as it is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) notice: Option<(Warning, String)>,
+    /// How long it ran, in runs that are over.
+    #[serde(default)]
+    pub(crate) ran: Span,
+    /// What is known of each completion that was started.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) indices: BTreeMap<u32, IndexRecord>,
 }
 
 impl Record {
@@ -192,6 +201,45 @@ impl Record {
             signal: None,
             message: None,
             warned: BTreeSet::new(),
+            notice: None,
+            ran: Span::ZERO,
+            indices: BTreeMap::new(),
+        }
+    }
+
+    /// A run begins, and knows nothing of the one before.
+    pub(crate) fn on_run_begins(&mut self) {
+        self.notice = None;
+        if let Some(progress) = &mut self.progress {
+            progress.utilisation = None;
+            progress.by_api.clear();
+        }
+    }
+
+    /// Its places are not its own any more: what was said of the run that had them is over too.
+    pub(crate) fn on_run_ends(&mut self, at: Time) {
+        self.notice = None;
+        self.forget_utilisation();
+        if let Some(since) = self.run_started.take() {
+            self.ran = Span(self.ran.0 + at.since(since).0);
+        }
+    }
+
+    /// A limit is far again.
+    pub(crate) fn withdraw_warning(&mut self, warning: Warning) {
+        self.warned.remove(&warning);
+        self.notice.take_if(|(known, _)| *known == warning);
+    }
+
+    /// The utilisation it reported in its present run, in percent, when that was not long ago.
+    pub(crate) fn utilisation(&self) -> Option<u8> {
+        self.progress.as_ref()?.utilisation
+    }
+
+    /// Utilisation is of the moment: it does not outlive a run, nor a silence.
+    pub(crate) fn forget_utilisation(&mut self) {
+        if let Some(progress) = &mut self.progress {
+            progress.utilisation = None;
         }
     }
 

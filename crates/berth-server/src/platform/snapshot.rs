@@ -2,7 +2,7 @@
 
 use super::{People, Platform, Record, VolumeRecord};
 use berth_engine::Engine;
-use berth_types::{ChangeError, NodeId, Policy, State, WorkloadId};
+use berth_types::{ChangeError, Name, NodeId, Policy, ProjectId, State, Time, WorkloadId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,18 @@ pub(crate) struct Image {
     records: Vec<Record>,
     volumes: Vec<VolumeRecord>,
     draining: BTreeSet<NodeId>,
+    #[serde(default)]
+    missing: BTreeSet<NodeId>,
     next_id: u64,
     /// Images of the first form know nobody.
     #[serde(default)]
     people: People,
+    /// Labels of nodes that were set by hand.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    node_labels: BTreeMap<String, BTreeMap<Name, Option<Name>>>,
+    /// Images of the first two forms have no creation times.
+    #[serde(default)]
+    project_created: BTreeMap<ProjectId, Time>,
 }
 
 /// The form of an image. Readers understand every version that was ever released.
@@ -31,20 +39,42 @@ impl Platform {
             records: self.records.values().cloned().collect(),
             volumes: self.volumes.values().cloned().collect(),
             draining: self.draining.clone(),
+            missing: self.missing.clone(),
             next_id: self.next_id,
             people: self.people.clone(),
+            node_labels: self.node_labels.clone(),
+            project_created: self.project_created.clone(),
         }
     }
 
     /// The platform as an image shows it.
     pub(crate) fn from_image(policy: Policy, image: Image) -> Result<Self, ChangeError> {
-        let Image { version: _, state, records, volumes, draining, next_id, people } = image;
+        let Image {
+            version: _,
+            state,
+            records,
+            volumes,
+            draining,
+            missing,
+            next_id,
+            people,
+            node_labels,
+            project_created,
+        } = image;
         let mut platform = Self::of_parts(policy, state, records, Vec::new(), draining, next_id)?;
         platform.volumes = volumes.into_iter().map(|volume| (volume.key(), volume)).collect();
         platform.people = people;
+        platform.missing = missing;
+        platform.node_labels = node_labels;
+        platform.set_project_created(project_created);
         let ids: Vec<_> = platform.records.keys().copied().collect();
         ids.into_iter().for_each(|id| platform.note_due(id));
         Ok(platform)
+    }
+
+    /// Sets when each project was created, as a cluster or an image records it.
+    pub(crate) fn set_project_created(&mut self, created: BTreeMap<ProjectId, Time>) {
+        self.project_created = created;
     }
 
     /// The platform that these are.

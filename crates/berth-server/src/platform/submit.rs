@@ -22,7 +22,7 @@ const NOTEBOOK_PORT: u16 = 8888;
 /// The variable in which Jupyter looks for the token that it asks for. In its arguments everybody on the machine could read it.
 pub(crate) const NOTEBOOK_TOKEN: &str = "JUPYTER_TOKEN";
 /// Runs programs of the machine.
-pub(crate) const HOST_IMAGE: &str = "bash";
+const HOST_IMAGE: &str = "bash";
 /// The longest span that is accepted, a hundred years.
 const SECS_MAX: u64 = 100 * 365 * 86_400;
 /// Words of a command, variables, mounts and so on in one request.
@@ -107,13 +107,7 @@ impl Platform {
         user: &str,
         now: Time,
     ) -> Result<(Workload, WorkloadRequest, Vec<String>), Problem> {
-        if request.notebook {
-            as_notebook(&mut request);
-        }
-        if request.image.is_empty() && !request.command.is_empty() {
-            // A command alone is a program of the machine.
-            request.image = HOST_IMAGE.into();
-        }
+        complete(&mut request);
         check_sizes(&request)?;
         check_workers(&mut request)?;
         let project_id = self.known_project(&request.project)?;
@@ -354,6 +348,16 @@ fn check_workers(request: &mut WorkloadRequest) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// Fills in what a request leaves to Berth: what a notebook is, and that a command alone is a program of the machine.
+pub(crate) fn complete(request: &mut WorkloadRequest) {
+    if request.notebook {
+        as_notebook(request);
+    }
+    if request.image.is_empty() && !request.command.is_empty() {
+        request.image = HOST_IMAGE.into();
+    }
 }
 
 /// What a notebook is, where the request does not say otherwise.

@@ -35,6 +35,7 @@ impl Platform {
                 about.project = Some(request.project.clone());
             }
             Happened::Node { node, .. } => about.node = Some(node.name.clone()),
+            Happened::NodeLabels { node, .. } => about.node = Some(node.name.clone()),
             Happened::NodeRemoved { name, .. } => about.node = Some(name.clone()),
             Happened::Project { project } => about.project = Some(project.name.clone()),
             Happened::ProjectRemoved { name, .. } => about.project = Some(name.clone()),
@@ -67,26 +68,30 @@ impl Platform {
 
     fn message(&self, happened: &Happened) -> String {
         match happened {
-            Happened::Node { node, draining } => match (node.condition, draining) {
+            Happened::Node { missing: true, .. } => {
+                "is cordoned: the last start did not name it, and work is still on it".into()
+            }
+            Happened::Node { node, draining, .. } => match (node.condition, draining) {
                 (NodeCondition::Ready, _) => format!("takes work; it has {} GPUs", node.devices.len()),
                 (NodeCondition::Cordoned, true) => "is being drained".into(),
                 (NodeCondition::Cordoned, false) => "is cordoned: it takes no new work".into(),
             },
+            Happened::NodeLabels { node, .. } => super::labels::told(node),
             Happened::NodeRemoved { .. } => "is gone".into(),
-            Happened::Department { department } => format!("department {} was set", department.name),
-            Happened::DepartmentRemoved { name, .. } => format!("department {name} was deleted"),
-            Happened::Project { .. } => "project was set".into(),
-            Happened::ProjectRemoved { .. } => "project was deleted".into(),
-            Happened::Volume { volume } => format!("volume {} was made", volume.name),
-            Happened::VolumeRemoved { name, .. } => format!("volume {name} was deleted"),
+            Happened::Department { department } => format!("department {} changed", department.name),
+            Happened::DepartmentRemoved { name, .. } => format!("department {name} deleted"),
+            Happened::Project { .. } => "project changed".into(),
+            Happened::ProjectRemoved { .. } => "project deleted".into(),
+            Happened::Volume { volume } => format!("volume {} created", volume.name),
+            Happened::VolumeRemoved { name, .. } => format!("volume {name} deleted"),
             Happened::People { change } => change.message(),
             Happened::Submitted { workload, .. } => format!("submitted by {}", workload.spec.user),
-            Happened::Stopped { stop: Stop::Suspended, by, .. } => format!("{by} suspends it"),
+            Happened::Stopped { stop: Stop::Suspended, by, .. } => format!("suspended by {by}"),
             Happened::Stopped { stop: Stop::Drained, by, .. } => {
-                format!("{by} stops it; it resumes by itself")
+                format!("stopped by {by}; it resumes by itself")
             }
-            Happened::Stopped { by, .. } => format!("{by} deletes it"),
-            Happened::Resumed { by: Some(by), .. } => format!("{by} resumes it"),
+            Happened::Stopped { by, .. } => format!("deleted by {by}"),
+            Happened::Resumed { by: Some(by), .. } => format!("resumed by {by}"),
             Happened::Resumed { by: None, .. } => "is tried again".into(),
             Happened::TaskStarted { task, pid, .. } => match pid {
                 Some(pid) => format!("worker {} runs as process {pid}", task.rank),
@@ -122,11 +127,12 @@ impl Platform {
                 format!("gets {} when those who leave are gone: {}", self.places(places), basis(*why))
             }
             Action::Evict { winner, rule: by, lost, .. } => {
-                format!("stops for {} ({}); {} are lost", self.full_name(*winner), rule(*by), gpu_time(*lost))
+                let (winner, by) = (self.full_name(*winner), rule(*by));
+                format!("preempted by {winner} ({by}); {}", at_risk(*lost))
             }
             Action::Move { places, winner: Some(winner), lost, .. } => {
                 let winner = self.full_name(*winner);
-                format!("moves to {} for {winner}; {} are lost", self.places(places), gpu_time(*lost))
+                format!("moves to {} for {winner}; {}", self.places(places), at_risk(*lost))
             }
             Action::Move { places, winner: None, .. } => {
                 format!("goes to {} instead of the queue", self.places(places))
@@ -164,6 +170,11 @@ impl Platform {
         });
         texts.collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Work since the last checkpoint. A workload that saves its state during its grace period loses none of it.
+fn at_risk(lost: u128) -> String {
+    format!("{} since its last checkpoint, lost unless it saves them now", gpu_time(lost))
 }
 
 /// GPU-milliseconds as people read them.

@@ -1,14 +1,20 @@
 //! What is known, as the API shows it.
 
-use super::{NOTEBOOK_TOKEN, Parked, Platform, Record, facts::TaskReport, record::Stop};
+use super::{
+    NOTEBOOK_TOKEN, Parked, Platform, Record,
+    facts::TaskReport,
+    figures::{DeviceFigures, Standing, standing},
+    record::Stop,
+};
+use crate::samples::Measured;
 use berth_api::{
-    CoresAmount, DeviceUse, DeviceView, Ended, Eviction, GpuAmount, KindName, MemoryAmount, NodeState,
-    ProgressView, RunningOn, Status, TaskView, WorkloadRequest,
+    CALLER_VARIABLES, CoresAmount, DeviceUse, DeviceView, Ended, Eviction, GpuAmount, KindName, MemoryAmount,
+    Percent, ProgressView, RunningOn, Status, TaskView, UtilisationSource, WorkloadRequest,
 };
 use berth_store::{FinishedWorkload, Json};
 use berth_types::{
-    Account, AfterStop, Bytes, Cpu, Gpus, Name, NodeCondition, NodeId, Outcome, Phase, Place, Selector,
-    Share, Span, Time, Workload, WorkloadId,
+    Account, AfterStop, Bytes, Cpu, Gpus, Name, NodeId, Outcome, Phase, Place, Selector, Share, Span, Time,
+    Workload, WorkloadId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,13 +52,16 @@ impl Platform {
             user: record.user.clone(),
             kind: record.request.kind,
             status: status(record, workload),
-            message: record.message.clone(),
+            message: record.message.clone().or_else(|| Some(record.notice.as_ref()?.1.clone())),
             priority: workload.spec.priority,
             preemptible: workload.spec.preemptible,
             submitted_at: record.submitted.into(),
             started_at: record.first_started.map(Into::into),
             running_since: record.run_started.filter(|_| workload.is_running()).map(Into::into),
             ended: None,
+            // A cluster does not tell how long earlier runs were.
+            ran_secs: (!self.project_volumes).then(|| record.ran.as_secs()),
+            indices: if whole { record.index_views() } else { Vec::new() },
             gpus_requested: GpuAmount(self.asked(workload)),
             gpus_allocated: GpuAmount(allocated),
             workers_min: workload.spec.tasks.min(),
@@ -72,7 +81,7 @@ impl Platform {
     }
 
     /// GPUs of the minimum. Memory is counted on the smallest device it may use, as the engine does while it waits.
-    fn asked(&self, workload: &Workload) -> Gpus {
+    pub(super) fn asked(&self, workload: &Workload) -> Gpus {
         let request = &workload.spec.request;
         let devices = self.engine.nodes().values().filter(|node| node.pool() == workload.spec.pool);
         let devices =
@@ -129,6 +138,7 @@ impl Platform {
             let project = &self.engine.projects()[id];
             let view = berth_api::Project {
                 name: name.clone(),
+                created_at: self.project_created.get(id).map(|at| (*at).into()),
                 settings: self.project_settings(project, pool),
                 allocated: GpuAmount::default(),
                 allocated_non_preemptible: GpuAmount::default(),
@@ -139,17 +149,22 @@ impl Platform {
             };
             views.insert(*id, view);
         }
-        for workload in self.engine.workloads().filter(|workload| workload.spec.pool == *pool) {
+        for (record, workload) in self.standing_workloads() {
+            if workload.spec.pool != *pool {
+                continue;
+            }
             let Some(view) = views.get_mut(&workload.spec.project) else { continue };
-            let gpus: Gpus = workload.places().map(Place::gpus).sum();
+            // What is parked has nothing, whatever it had when it was.
+            let is_parked = record.is_some_and(|record| record.parked.is_some());
+            let gpus: Gpus = workload.places().map(Place::gpus).filter(|_| !is_parked).sum();
             view.allocated.0 += gpus;
-            match workload.phase {
-                Phase::Queued { .. } | Phase::Stopping { then: AfterStop::Requeue, .. } => {
+            match standing(record, workload) {
+                Standing::Pending => {
                     view.waiting_count += 1;
                     view.waiting.0 += self.asked(workload);
                 }
-                Phase::Held { .. } | Phase::Running { .. } => view.running_count += 1,
-                _ => {}
+                Standing::Running => view.running_count += 1,
+                Standing::Suspended | Standing::Ending => {}
             }
             if !workload.spec.preemptible {
                 view.allocated_non_preemptible.0 += gpus;
@@ -231,8 +246,8 @@ impl Platform {
         self.departments.iter().map(view).collect()
     }
 
-    /// Nodes, by name.
-    pub(crate) fn node_views(&self) -> Vec<berth_api::Node> {
+    /// Nodes, by name, with what was measured of their devices.
+    pub(crate) fn node_views(&self, measured: &[Measured]) -> Vec<berth_api::Node> {
         let mut on: BTreeMap<NodeId, Vec<&Workload>> = BTreeMap::new();
         for workload in self.engine.workloads() {
             let nodes = workload.places().chain(workload.leaving()).map(|place| place.node);
@@ -240,13 +255,17 @@ impl Platform {
                 on.entry(node).or_default().push(workload);
             }
         }
-        let view = |id: &NodeId| self.node_view_of(*id, on.get(id).into_iter().flatten().copied());
+        let figures = self.device_figures(measured);
+        let view = |id: &NodeId| {
+            self.node_view_of(*id, on.get(id).into_iter().flatten().copied(), figures.get(id)?, measured)
+        };
         self.nodes.values().filter_map(view).collect()
     }
 
     /// A node, with what is on it.
-    pub(crate) fn node_view(&self, id: NodeId) -> Option<berth_api::Node> {
-        self.node_view_of(id, self.engine.workloads())
+    pub(crate) fn node_view(&self, id: NodeId, measured: &[Measured]) -> Option<berth_api::Node> {
+        let figures = self.device_figures(measured);
+        self.node_view_of(id, self.engine.workloads(), figures.get(&id)?, measured)
     }
 
     /// A node, with what is on it of these workloads.
@@ -254,21 +273,31 @@ impl Platform {
         &self,
         id: NodeId,
         candidates: impl Iterator<Item = &'a Workload>,
+        figures: &[DeviceFigures],
+        measured: &[Measured],
     ) -> Option<berth_api::Node> {
         let node = self.engine.nodes().get(&id)?;
         let mut devices: Vec<DeviceView> = Vec::new();
-        for (index, device) in node.devices.iter().enumerate() {
+        for (index, (device, figures)) in node.devices.iter().zip(figures).enumerate() {
+            let memory_used = measured.get(index).map(|gpu| MemoryAmount(gpu.memory_used));
+            let usage = match figures.utilisation() {
+                (Some(busy), source) => Some(DeviceUse {
+                    utilisation: (busy / Gpus::SCALE) as u8,
+                    memory_used,
+                    source: if source == UtilisationSource::Measured { "nvml" } else { "reported" }.into(),
+                }),
+                (None, _) => None,
+            };
             devices.push(DeviceView {
                 index: index as u8,
                 model: device.model.to_string(),
                 memory: MemoryAmount(device.memory),
-                allocated: GpuAmount::default(),
+                allocated: GpuAmount(figures.allocated),
                 workloads: Vec::new(),
-                usage: None,
+                usage,
             });
         }
         let (mut cpu, mut memory, mut gpus) = (Cpu::ZERO, Bytes::ZERO, Gpus::ZERO);
-        let mut reported: BTreeMap<u8, u64> = BTreeMap::new();
         let mut workloads = Vec::new();
         for workload in candidates {
             let mut here = workload.places().filter(|place| place.node == id).peekable();
@@ -276,39 +305,23 @@ impl Platform {
                 continue;
             }
             let name = self.full_name(workload.id);
-            let record = self.records.get(&workload.id);
-            let utilisation = record.and_then(|record| record.progress.as_ref()?.utilisation);
             for place in here {
                 cpu += place.cpu;
                 memory += place.memory;
                 gpus += place.gpus();
                 for taken in &place.devices {
                     let Some(device) = devices.get_mut(usize::from(taken.device)) else { continue };
-                    device.allocated.0 += taken.share.gpus();
                     let share = GpuAmount(taken.share.gpus());
                     device.workloads.push(RunningOn { workload: name.clone(), share });
-                    if let Some(utilisation) = utilisation {
-                        let part = u64::from(utilisation) * u64::from(taken.share.millionths());
-                        *reported.entry(taken.device).or_default() += part;
-                    }
                 }
             }
             workloads.push(name);
         }
-        for (device, parts) in reported {
-            let utilisation = (parts / Gpus::SCALE).min(100) as u8;
-            devices[usize::from(device)].usage =
-                Some(DeviceUse { utilisation, memory_used: None, source: "reported".into() });
-        }
         workloads.sort();
-        let state = match (node.condition, self.is_draining(id)) {
-            (NodeCondition::Ready, _) => NodeState::Ready,
-            (NodeCondition::Cordoned, false) => NodeState::Cordoned,
-            (NodeCondition::Cordoned, true) => NodeState::Draining,
-        };
+        let (utilisation, source) = super::figures::mean(figures.iter());
         Some(berth_api::Node {
             name: node.name.clone(),
-            state,
+            state: self.node_state(id),
             pool: node.pool().to_string(),
             labels: node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             devices,
@@ -318,6 +331,8 @@ impl Platform {
             memory: MemoryAmount(node.memory),
             memory_allocated: MemoryAmount(memory),
             workloads,
+            utilisation: utilisation.map(|busy| Percent(Gpus(busy))),
+            utilisation_source: Some(source),
         })
     }
 }
@@ -330,12 +345,15 @@ fn labels(selector: &Selector) -> Option<BTreeMap<String, Vec<String>>> {
     (!selector.0.is_empty()).then(|| accepted.collect())
 }
 
-/// Secrets are often in the environment; whoever lists workloads need not see them.
+/// Secrets are often in the environment; whoever lists workloads need not see them. What leads to programs is none, and a clone
+/// needs it.
 fn hide_environment(request: &mut WorkloadRequest) {
-    request.environment.values_mut().for_each(|value| *value = String::new());
+    let hidden =
+        request.environment.iter_mut().filter(|(name, _)| !CALLER_VARIABLES.contains(&name.as_str()));
+    hidden.for_each(|(_, value)| value.clear());
 }
 
-fn status(record: &Record, workload: &Workload) -> Status {
+pub(super) fn status(record: &Record, workload: &Workload) -> Status {
     match record.parked {
         Some((Parked::Suspended { .. }, _)) => return Status::Suspended,
         Some((Parked::BackOff { .. }, _)) if record.failures > 0 => return Status::BackOff,
@@ -392,6 +410,7 @@ pub(super) fn progress(report: &TaskReport, started: Option<Time>) -> ProgressVi
         steps: report.steps,
         loss: report.loss.clone(),
         accuracy: report.accuracy.clone(),
+        throughput: report.throughput.clone(),
         left_secs: left,
         metrics: report.metrics.clone(),
         utilisation: report.utilisation,
@@ -429,6 +448,7 @@ pub(super) fn finished(
     // What was last heard of it may be old; nothing is left to do in any case.
     if let Some(progress) = &mut view.progress {
         progress.left_secs = None;
+        progress.utilisation = None;
     }
     let phase = view.status.to_string();
     FinishedWorkload {

@@ -1,57 +1,64 @@
 //! Why a workload waits, as data and in words; and what a submission would do.
 
-use super::{Parked, Platform};
-use berth_api::{GpuAmount, Held, Preview, Problem, Remedies, Timestamp, Why, WorkloadRequest};
-use berth_types::{
-    Account, Action, Change, Explanation, Gpus, Passed, PassedQuota, Remedy, Time, Verdict, WaitReason,
-    WorkloadId,
+mod changes;
+mod names;
+mod words;
+
+use super::{Parked, Platform, Sight, record::EvictionRecord};
+use berth_api::{
+    AccountNumbers, CoresAmount, Eviction, GpuAmount, Held, HeldByProject, MemoryAmount, Preview, Problem,
+    QueueNumbers, Requested, Timestamp, UsableNodes, Why, WorkloadRequest,
 };
-use std::{collections::BTreeMap, fmt::Display};
+use berth_engine::Engine;
+use berth_types::{
+    Account, Action, Bytes, Change, Cpu, Explanation, Time, WaitDetails, WaitReason, WorkloadId, WorkloadSpec,
+};
+use names::Names;
+use std::collections::BTreeMap;
 
 /// Workloads that are named at most in one explanation.
 const HOLDERS_MAX: usize = 20;
 
 impl Platform {
-    /// Why an unfinished workload waits, or that it does not.
-    pub(crate) fn why(&self, id: WorkloadId, now: Time) -> Option<Why> {
+    /// Why an unfinished workload waits, or that it does not. Workloads that `sight` does not include are not named.
+    pub(crate) fn why(&self, id: WorkloadId, sight: &Sight, now: Time) -> Option<Why> {
         let record = self.records.get(&id)?;
+        let full = self.full_name(id);
         let plain = |rule: &str, text: String, waits: bool, until: Option<Time>| Why {
-            workload: self.full_name(id),
+            workload: full.clone(),
             waits,
             rule: rule.into(),
             text,
-            numbers: BTreeMap::new(),
             until: until.map(Timestamp),
-            held_by: Vec::new(),
-            remedy: None,
+            ..Why::default()
         };
         match record.parked {
             Some((Parked::Suspended { .. }, _)) => {
-                let text = format!("it is suspended; `berth resume {}` brings it back", record.name);
+                let text = format!("Suspended. `berth resume {full}` returns it to the queue.");
                 return Some(plain("suspended", text, true, None));
             }
             Some((Parked::BackOff { until }, _)) => {
-                let text =
-                    format!("it failed {} times and is tried again in {}", record.failures, until.since(now));
+                let times = if record.failures == 1 { "once" } else { &format!("{} times", record.failures) };
+                let text = format!("Failed {times}. It starts again in {}.", until.since(now));
                 return Some(plain("back-off", text, true, Some(until)));
             }
             Some((Parked::Refused, _)) => {
                 let text =
-                    record.message.clone().unwrap_or_else(|| "the operator has not queued it yet".into());
+                    record.message.clone().unwrap_or_else(|| "The operator has not queued it yet.".into());
                 return Some(plain("refused", text, true, None));
             }
             None => {}
         }
         let Some(explanation) = self.engine.explain(id, now) else {
             let status = self.workload_view(id, false)?.status;
-            return Some(plain(
-                &status.to_string().to_lowercase(),
-                format!("it does not wait: it is {status}"),
-                false,
-                None,
-            ));
+            let text = format!("Not waiting: it is {status}.");
+            return Some(plain(&status.to_string().to_lowercase(), text, false, None));
         };
-        Some(self.explained(&explanation, now))
+        // An eviction that came before the last start is not why it waits.
+        let preempted = record.evictions.front();
+        let preempted = preempted.filter(|last| record.run_started.is_none_or(|started| last.at >= started));
+        let asked = Asked { engine: &self.engine, request: &record.request, user: &record.user };
+        Some(self.explained(&asked, &explanation, preempted, sight, now))
     }
 
     /// What a submission would do, without doing it.
@@ -60,9 +67,10 @@ impl Platform {
         request: WorkloadRequest,
         unfit: Option<Problem>,
         user: &str,
+        sight: &Sight,
         now: Time,
     ) -> Result<Preview, Problem> {
-        let (workload, _, warnings) = self.lower(request, user, now)?;
+        let (workload, request, warnings) = self.lower(request, user, now)?;
         if let Some(problem) = unfit {
             return Err(problem);
         }
@@ -70,14 +78,8 @@ impl Platform {
         let mut engine = self.engine.clone();
         engine.apply(&Change::Submitted(workload)).map_err(super::engine_problem)?;
         let plan = engine.plan(now);
-        let mut preview = Preview {
-            starts: false,
-            nodes: Vec::new(),
-            evicts: Vec::new(),
-            waits: None,
-            wakes_at: None,
-            warnings,
-        };
+        let mut preview = Preview { warnings, ..Preview::default() };
+        let mut evicts = Vec::new();
         for action in &plan.actions {
             match action {
                 Action::Start { workload, places, .. } | Action::Hold { workload, places, .. }
@@ -92,212 +94,147 @@ impl Platform {
                 | Action::Move { workload, winner: Some(winner), .. }
                     if *winner == id =>
                 {
-                    preview.evicts.push(self.full_name(*workload));
+                    evicts.push(*workload);
                 }
                 _ => {}
             }
         }
+        let names = Names { platform: self, engine: &engine, sight };
+        (preview.evicts, preview.evicts_others) = names.apart(&evicts);
         if !preview.starts
             && let Some(explanation) = engine.explain(id, now)
         {
-            let why = self.explained(&explanation, now);
+            let asked = Asked { engine: &engine, request: &request, user };
+            let why = self.explained(&asked, &explanation, None, sight, now);
             preview.waits = Some(why.text);
             preview.wakes_at = why.until;
+            preview.changes = why.changes;
         }
         Ok(preview)
     }
 
-    fn explained(&self, explanation: &Explanation, now: Time) -> Why {
-        let (rule, text, numbers, until) = self.reason(&explanation.reason, now);
-        let holders = explanation.holders.iter().take(HOLDERS_MAX);
-        Why {
-            workload: self.full_name(explanation.workload),
+    fn explained(
+        &self,
+        asked: &Asked<'_>,
+        explanation: &Explanation,
+        preempted: Option<&EvictionRecord>,
+        sight: &Sight,
+        now: Time,
+    ) -> Why {
+        let id = explanation.workload;
+        let names = Names { platform: self, engine: asked.engine, sight };
+        let (rule, numbers, until) = words::rule(&explanation.reason);
+        let mut why = Why {
+            workload: names.full(id),
             waits: true,
             rule: rule.into(),
-            text,
             numbers: numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             until: until.map(Timestamp),
-            held_by: holders
-                .map(|holder| Held {
-                    workload: self.full_name(holder.workload),
-                    gpus: GpuAmount(holder.gpus),
-                })
-                .collect(),
-            remedy: Some(self.remedy(&explanation.remedy)),
-        }
-    }
-
-    fn account(&self, account: Account) -> String {
-        match account {
-            Account::Project(id) => {
-                let name = self.engine.projects().get(&id).map_or("?", |project| &project.name);
-                format!("project {name}")
-            }
-            Account::Department(id) => {
-                let name = self.engine.departments().get(&id).map_or("?", |department| &department.name);
-                format!("department {name}")
-            }
-        }
-    }
-
-    fn reason(
-        &self,
-        reason: &WaitReason,
-        now: Time,
-    ) -> (&'static str, String, Vec<(&'static str, String)>, Option<Time>) {
-        match reason {
-            WaitReason::Never { most, needed } => (
-                "never",
-                format!(
-                    "even with every other workload gone, its nodes have room for {most} of its {needed} workers"
-                ),
-                vec![("most", most.to_string()), ("needed", needed.to_string())],
-                None,
-            ),
-            WaitReason::Limit { account, limit, used, asked } => (
-                "limit",
-                format!(
-                    "{} may have {limit} GPUs at most; it has {used}, and this asks for {asked}",
-                    self.account(*account)
-                ),
-                numbers(limit, used, asked, "limit"),
-                None,
-            ),
-            WaitReason::NonPreemptibleQuota { account, passed } => {
-                let (of, numbers) = quota_numbers(passed);
-                let text = format!(
-                    "work that cannot be preempted stays within the quota of {}, {} {of}; such work has {}, and this asks for {}",
-                    self.account(*account),
-                    numbers[0].1,
-                    numbers[1].1,
-                    numbers[2].1
-                );
-                ("non-preemptible-quota", text, numbers, None)
-            }
-            WaitReason::NoBorrowing { account, passed } => {
-                let (of, numbers) = quota_numbers(passed);
-                let text = format!(
-                    "{} does not borrow: its weight is 0; it has {} of its {} {of}, and this asks for {}",
-                    self.account(*account),
-                    numbers[1].1,
-                    numbers[0].1,
-                    numbers[2].1
-                );
-                ("no-borrowing", text, numbers, None)
-            }
-            WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict } => {
-                let room = match needed {
-                    1 => "nothing that is free fits it".to_owned(),
-                    needed => format!("{fits} of its {needed} workers fit into what is free"),
-                };
-                let entitled = match (within_quota, within_share) {
-                    (true, _) => "it is within quota",
-                    (false, true) => "it is above quota and within its fair share",
-                    (false, false) => "it is above quota and above its fair share",
-                };
-                let numbers = vec![
-                    ("fits", fits.to_string()),
-                    ("needed", needed.to_string()),
-                    ("within_quota", within_quota.to_string()),
-                    ("within_share", within_share.to_string()),
-                ];
-                ("no-capacity", format!("{room}; {entitled}; {}", verdict_text(*verdict)), numbers, None)
-            }
-            WaitReason::MinimumRun { until } => {
-                let text = format!(
-                    "what it needs may be taken when minimum run times end, first in {}",
-                    until.since(now)
-                );
-                ("minimum-run", text, Vec::new(), Some(*until))
-            }
-            WaitReason::Patience { until } => {
-                let text = format!(
-                    "a fairer share is taken once it has waited, and others have run, long enough: in {}",
-                    until.since(now)
-                );
-                ("patience", text, Vec::new(), Some(*until))
-            }
-            WaitReason::Leaving { workloads } => {
-                let text = format!("its place is decided; {} must leave it first", self.all_names(workloads));
-                ("leaving", text, Vec::new(), None)
-            }
-            WaitReason::Ready => {
-                ("ready", "nothing holds it: it starts with the next plan".into(), Vec::new(), None)
-            }
-        }
-    }
-
-    fn remedy(&self, remedy: &Remedy) -> Remedies {
-        let (lift, raise, end): (&[Account], &[(Account, Gpus)], &[WorkloadId]) = match remedy {
-            Remedy::End(end) => (&[], &[], end),
-            Remedy::LiftLimits(lift, end) => (lift, &[], end),
-            Remedy::RaiseQuota(raise, end) => (&[], raise, end),
-            Remedy::LiftAndRaise(lift, raise, end) => (lift, raise, end),
-            Remedy::ChangeRequest => return in_words("ask for less, or for another pool"),
-            Remedy::Wait => return in_words("nothing but a moment"),
-            Remedy::NotFound => return in_words("no single change was found"),
+            ..Why::default()
         };
-        let lift_limits: Vec<String> = lift.iter().map(|account| self.account(*account)).collect();
-        let raise_quotas: BTreeMap<String, GpuAmount> =
-            raise.iter().map(|(account, quota)| (self.account(*account), GpuAmount(*quota))).collect();
-        let mut parts = Vec::new();
-        if !lift_limits.is_empty() {
-            parts.push(format!("lift the limit of {}", lift_limits.join(", ")));
+        let own = asked.engine.workload(id).map(|workload| &workload.spec);
+        let details = asked.engine.wait_details(id, &explanation.reason);
+        let (Some(spec), Some(details)) = (own, details) else { return why };
+        let preempted = preempted.map(|last| Eviction {
+            at: last.at.into(),
+            rule: last.rule.clone(),
+            winner: last.winner.as_deref().map(|winner| names.visible(winner)),
+            lost_gpu_secs: last.lost / 1_000,
+        });
+        let case = words::Case { names: &names, spec, details: &details, reason: &explanation.reason, now };
+        why.text = case.text(preempted.as_ref());
+        why.remedy = Some(case.remedy(&explanation.remedy));
+        why.requested = Some(requested(spec, &details));
+        why.usable = Some(UsableNodes {
+            nodes: details.nodes,
+            gpus: GpuAmount(details.capacity),
+            free: GpuAmount(details.free),
+        });
+        why.accounts = details.accounts.iter().map(|one| account_numbers(&names, one)).collect();
+        why.blocked_by = details.blockers.iter().map(|blocker| case.blocked(blocker)).collect();
+        // What can never start is in nobody's way, and has no turn.
+        if !matches!(explanation.reason, WaitReason::Never { .. }) {
+            why.queue = queue(&names, &details);
         }
-        if !raise_quotas.is_empty() {
-            let raised = raise_quotas.iter().map(|(account, quota)| format!("{account} to {quota}"));
-            parts.push(format!("raise the quota of {}", raised.collect::<Vec<_>>().join(", ")));
+        (why.held_by, why.held_by_projects) = holders(&names, explanation);
+        why.preempted = preempted;
+        if !matches!(explanation.reason, WaitReason::Leaving { .. } | WaitReason::Ready) {
+            why.changes = self.changes(asked, &details, &names, now);
         }
-        if !end.is_empty() {
-            parts.push(format!("end {}", self.all_names(end)));
-        }
-        let end = end.iter().map(|id| self.full_name(*id)).collect();
-        Remedies { text: parts.join(", and "), end, lift_limits, raise_quotas }
-    }
-
-    fn all_names(&self, ids: &[WorkloadId]) -> String {
-        let named = ids.iter().take(HOLDERS_MAX).map(|id| self.full_name(*id));
-        let mut named: Vec<String> = named.collect();
-        if let Some(more @ 1..) = ids.len().checked_sub(HOLDERS_MAX) {
-            named.push(format!("{more} more"));
-        }
-        named.join(", ")
-    }
-}
-
-fn in_words(text: &str) -> Remedies {
-    Remedies { text: text.into(), ..Remedies::default() }
-}
-
-fn numbers<T: Display>(quota: &T, used: &T, asked: &T, of: &'static str) -> Vec<(&'static str, String)> {
-    vec![(of, quota.to_string()), ("used", used.to_string()), ("asked", asked.to_string())]
-}
-
-/// What a quota is set in, then the quota, what is in use and what is asked for.
-fn quota_numbers(passed: &PassedQuota) -> (String, Vec<(&'static str, String)>) {
-    fn of<T: Display>(passed: &Passed<T>) -> Vec<(&'static str, String)> {
-        numbers(&passed.quota, &passed.used, &passed.asked, "quota")
-    }
-    match passed {
-        PassedQuota::Gpus(passed) => ("GPUs".into(), of(passed)),
-        PassedQuota::Model(model, passed) => (format!("GPUs of model {model}"), of(passed)),
-        PassedQuota::Cpu(passed) => ("CPU cores".into(), of(passed)),
-        PassedQuota::Memory(passed) => ("of memory".into(), of(passed)),
+        why
     }
 }
 
-fn verdict_text(verdict: Verdict) -> String {
-    match verdict {
-        Verdict::NotEntitled => "it may take nothing from others".into(),
-        Verdict::TooLittle { most, needed } => {
-            format!("free and takeable are {most} of the {needed} GPUs it needs")
-        }
-        Verdict::NoShape { most, needed } => {
-            format!("all that may be taken makes room for {most} of its {needed} workers")
-        }
-        Verdict::Exhausted => "no allowed set of others makes room".into(),
-        Verdict::NotFound => {
-            "no set of others to make room was found within the search budget; there may be one".into()
-        }
+/// What was asked for, and the engine in which it waits.
+struct Asked<'a> {
+    engine: &'a Engine,
+    request: &'a WorkloadRequest,
+    user: &'a str,
+}
+
+fn requested(spec: &WorkloadSpec, details: &WaitDetails) -> Requested {
+    Requested {
+        gpus: GpuAmount(details.asked),
+        workers: details.tasks,
+        cpu: (spec.request.cpu > Cpu::ZERO).then_some(CoresAmount(spec.request.cpu)),
+        memory: (spec.request.memory > Bytes::ZERO).then_some(MemoryAmount(spec.request.memory)),
+        gpu_models: spec.request.models.iter().map(ToString::to_string).collect(),
     }
+}
+
+fn account_numbers(names: &Names<'_>, one: &berth_types::AccountUse) -> AccountNumbers {
+    let kind = match one.account {
+        Account::Project(_) => "project",
+        Account::Department(_) => "department",
+    };
+    AccountNumbers {
+        kind: kind.into(),
+        name: names.account_name(one.account),
+        quota: one.quota.map(GpuAmount),
+        used: GpuAmount(one.used),
+        used_non_preemptible: GpuAmount(one.non_preemptible),
+        fair_share: GpuAmount(one.fair_share),
+        limit: one.limit.map(GpuAmount),
+    }
+}
+
+/// The position in the queue; none for a workload whose places are decided.
+fn queue(names: &Names<'_>, details: &WaitDetails) -> Option<QueueNumbers> {
+    let queue = &details.queue;
+    let (heads_ahead, projects_ahead) = names.apart(&queue.heads_ahead);
+    (queue.position > 0).then(|| QueueNumbers {
+        position: queue.position,
+        waiting: queue.waiting,
+        ahead: queue.ahead.iter().map(|id| names.full(*id)).collect(),
+        heads_ahead_count: queue.heads_ahead_count,
+        heads_ahead,
+        projects_ahead: projects_ahead.into_keys().collect(),
+    })
+}
+
+/// Who holds what it needs: workloads that may be listed, and what others hold by project.
+fn holders(names: &Names<'_>, explanation: &Explanation) -> (Vec<Held>, Vec<HeldByProject>) {
+    let mut listed = Vec::new();
+    let mut others: BTreeMap<String, HeldByProject> = BTreeMap::new();
+    for holder in &explanation.holders {
+        let project = names.project_of(holder.workload);
+        if names.sight.project(&project) {
+            if listed.len() < HOLDERS_MAX {
+                let workload = names.full(holder.workload);
+                listed.push(Held { workload, gpus: GpuAmount(holder.gpus) });
+            }
+            continue;
+        }
+        let held = others.entry(project.clone()).or_insert_with(|| HeldByProject {
+            project,
+            workloads: 0,
+            gpus: GpuAmount::default(),
+        });
+        held.workloads += 1;
+        held.gpus.0 += holder.gpus;
+    }
+    let mut others: Vec<HeldByProject> = others.into_values().collect();
+    others.sort_by(|one, other| other.gpus.0.cmp(&one.gpus.0).then_with(|| one.project.cmp(&other.project)));
+    others.truncate(HOLDERS_MAX);
+    (listed, others)
 }

@@ -36,10 +36,15 @@ impl Answer {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let mut server = Self { folder: tempfile::tempdir().expect("a folder"), runtime, running: None };
+        let mut server = Self::stopped();
         server.up(|_| {});
         server
+    }
+
+    /// An empty folder, and no server in it yet.
+    pub(crate) fn stopped() -> Self {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        Self { folder: tempfile::tempdir().expect("a folder"), runtime, running: None }
     }
 
     /// Starts it in its folder.
@@ -69,6 +74,7 @@ impl Server {
             tasks_run_as: berth_server::TasksRunAs::Server,
             accounts_from: berth_server::ACCOUNTS_FROM,
             allow_mounts: Vec::new(),
+            settings: None,
         };
         change(&mut config);
         self.running = Some(self.runtime.block_on(berth_server::run(config)).expect("it starts"));

@@ -46,6 +46,11 @@ impl Platform {
         self.known_account(user).or_else(|| Some(pair(self.accounts_from?, NUMBERS_MAX)))
     }
 
+    /// What a user's work would run as if it were submitted now.
+    pub(crate) fn next_account(&self, user: &str) -> Option<String> {
+        self.known_account(user).or_else(|| Some(pair(self.accounts_from?, self.people.next_number)))
+    }
+
     /// The same, for work that is submitted now.
     pub(crate) fn take_account(&mut self, user: &str, now: Time) -> Result<Option<String>, Problem> {
         let Some(first) = self.accounts_from else { return Ok(None) };

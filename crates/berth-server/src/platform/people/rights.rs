@@ -204,11 +204,11 @@ pub(super) fn place_of(scope: &Scope) -> Place<'_> {
 
 fn verb(action: Action) -> &'static str {
     match action {
-        Action::See => "look",
-        Action::Submit => "submit",
-        Action::OwnWork | Action::AnyWork => "change or enter this work",
-        Action::People => "say who may do what",
-        Action::Settings => "change what is set",
-        Action::Rule => "do this",
+        Action::See => "see anything",
+        Action::Submit => "submit workloads",
+        Action::OwnWork | Action::AnyWork => "change or enter this workload",
+        Action::People => "manage roles",
+        Action::Settings => "change settings",
+        Action::Rule => "administer anything",
     }
 }

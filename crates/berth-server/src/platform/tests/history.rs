@@ -4,21 +4,21 @@ use super::*;
 use berth_api::KindName;
 
 /// A small generator; a failure prints the seed that replays it.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % bound
     }
 
-    fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 }
@@ -58,7 +58,7 @@ fn play(seed: u64) {
     world.assert_replay();
 }
 
-fn act(world: &mut World, random: &mut Random, step: u64) {
+pub(crate) fn act(world: &mut World, random: &mut Random, step: u64) {
     let ids: Vec<WorkloadId> = world.platform.records.keys().copied().collect();
     let some = |random: &mut Random| (!ids.is_empty()).then(|| ids[random.below(ids.len() as u64) as usize]);
     match random.below(20) {
@@ -144,6 +144,16 @@ fn act(world: &mut World, random: &mut Random, step: u64) {
 
 fn request(random: &mut Random, step: u64) -> WorkloadRequest {
     let workers = random.pick(&[1, 1, 1, 2, 4]);
+    if random.chance(10) {
+        let sweep = train(&format!("s{}", step % 40), random.pick(&["0.5", "1"]));
+        let (completions, parallelism) = (Some(1 + random.below(5) as u32), Some(1 + random.below(2) as u32));
+        return WorkloadRequest {
+            completions,
+            parallelism,
+            backoff_limit: Some(random.pick(&[0, 2])),
+            ..sweep
+        };
+    }
     WorkloadRequest {
         project: random.pick(&["team-a", "team-b", "team-c", "team-d"]).into(),
         kind: random.pick(&[KindName::Train, KindName::Train, KindName::Interactive]),

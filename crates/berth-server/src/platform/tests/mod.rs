@@ -2,19 +2,27 @@
 
 mod addresses;
 mod behaviour;
-mod history;
+pub(crate) mod history;
+mod lasting;
+pub(crate) mod ledger;
+mod numbers;
+mod why;
 
 use super::*;
 use berth_api::{ProjectSettings, WorkloadRequest};
 use std::collections::BTreeSet;
 
 /// A platform, its log, and the tasks that an agent would have.
-struct World {
-    platform: Platform,
-    now: Time,
+pub(crate) struct World {
+    pub(crate) platform: Platform,
+    pub(crate) now: Time,
     /// Everything that was written down, with the time and how many finished with it.
     log: Vec<(Time, Logged)>,
-    finished: Vec<berth_api::Workload>,
+    pub(crate) finished: Vec<berth_api::Workload>,
+    /// The same as they are kept, and not taken yet.
+    pub(crate) kept: Vec<FinishedWorkload>,
+    /// What is true, worked out in another way.
+    pub(crate) ledger: ledger::Ledger,
     /// Tasks that were ordered and have not started.
     ordered: BTreeSet<TaskKey>,
     up: BTreeSet<TaskKey>,
@@ -24,7 +32,7 @@ struct World {
 
 impl World {
     /// Two nodes of eight GPUs and the four teams of the report.
-    fn of_the_report() -> Self {
+    pub(crate) fn of_the_report() -> Self {
         let mut world = Self::with_nodes("2xdgx1");
         for (name, quota) in [("team-a", "4"), ("team-b", "2"), ("team-c", "2"), ("team-d", "8")] {
             world.project(name, quota);
@@ -32,12 +40,14 @@ impl World {
         world
     }
 
-    fn with_nodes(nodes: &str) -> Self {
+    pub(crate) fn with_nodes(nodes: &str) -> Self {
         let mut world = Self {
             platform: Platform::new(Policy::default()),
             now: Time(1_000_000),
             log: Vec::new(),
             finished: Vec::new(),
+            kept: Vec::new(),
+            ledger: ledger::Ledger::default(),
             ordered: BTreeSet::new(),
             up: BTreeSet::new(),
             told_to_stop: BTreeSet::new(),
@@ -48,7 +58,7 @@ impl World {
         world
     }
 
-    fn project(&mut self, name: &str, quota: &str) {
+    pub(crate) fn project(&mut self, name: &str, quota: &str) {
         let settings = ProjectSettings {
             name: Some(name.into()),
             quota: Some(quota.parse().expect("an amount")),
@@ -58,7 +68,10 @@ impl World {
     }
 
     /// Does something, plans, and takes what follows.
-    fn act<T>(&mut self, act: impl FnOnce(&mut Platform, Time) -> Result<T, Problem>) -> Result<T, Problem> {
+    pub(crate) fn act<T>(
+        &mut self,
+        act: impl FnOnce(&mut Platform, Time) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
         let result = act(&mut self.platform, self.now);
         self.take_news();
         self.platform.plan(self.now);
@@ -68,6 +81,9 @@ impl World {
 
     fn take_news(&mut self) {
         let News { logged, finished, orders } = self.platform.take_news();
+        let over: Vec<WorkloadId> = finished.iter().map(|finished| finished.id).collect();
+        self.ledger.note(self.now, &logged, &orders, &over);
+        self.kept.extend(finished.iter().cloned());
         self.log.extend(logged.into_iter().map(|logged| (self.now, logged)));
         self.finished
             .extend(finished.into_iter().map(|finished| finished.document.read().expect("is a workload")));
@@ -76,7 +92,12 @@ impl World {
         self.forgotten.extend(orders.forget);
     }
 
-    fn see(&mut self, seen: Seen) {
+    pub(crate) fn see(&mut self, seen: Seen) {
+        if let Seen::Progress { workload, report } = &seen
+            && let Some(percent) = report.utilisation
+        {
+            self.ledger.reported(*workload, percent, self.now);
+        }
         self.act(|platform, now| {
             platform.on_seen(seen, now);
             Ok(())
@@ -84,8 +105,21 @@ impl World {
         .expect("facts are not refused");
     }
 
+    /// The server ends and starts again: what is not in the log is lost.
+    pub(crate) fn restart(&mut self) {
+        let mut again = Platform::new(Policy::default());
+        for (at, logged) in &self.log {
+            again.replay(&logged.happened, *at).expect("the log can be read again");
+        }
+        again.take_news();
+        again.begin_window(self.now);
+        self.platform = again;
+        self.ledger.restarted();
+        self.act(|_, _| Ok(())).expect("nothing was asked");
+    }
+
     /// Lets every ordered task start and every task that was told to stop exit, until nothing is left to do.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         loop {
             if let Some(task) = self.told_to_stop.pop_first() {
                 self.ordered.remove(&task);
@@ -107,13 +141,13 @@ impl World {
         self.settle();
     }
 
-    fn wait(&mut self, secs: u64) {
+    pub(crate) fn wait(&mut self, secs: u64) {
         self.now = self.now + Span::secs(secs);
         self.act(|_, _| Ok(())).expect("nothing was asked");
         self.settle();
     }
 
-    fn submit(&mut self, request: WorkloadRequest) -> Result<WorkloadId, Problem> {
+    pub(crate) fn submit(&mut self, request: WorkloadRequest) -> Result<WorkloadId, Problem> {
         self.now = self.now + Span(1);
         let id = self.act(|platform, now| platform.submit(request, None, "ada", now).map(|(id, _)| id));
         self.settle();
@@ -192,7 +226,7 @@ impl World {
     }
 }
 
-fn train(name: &str, gpus: &str) -> WorkloadRequest {
+pub(crate) fn train(name: &str, gpus: &str) -> WorkloadRequest {
     WorkloadRequest {
         name: Some(name.into()),
         project: "team-a".into(),
