@@ -28,6 +28,13 @@ pub(crate) fn image(reading: &Reading<'_>) -> ClusterImage {
         })
         .collect();
     let mut image = ClusterImage::default();
+    for project in reading.projects() {
+        let name = project.metadata.name.as_deref().unwrap_or_default();
+        let known = state.projects.values().find(|known| known.name == name);
+        if let (Some(known), Some(at)) = (known, &project.metadata.creation_timestamp) {
+            image.project_created.insert(known.id, convert::time(&MicroTime(at.0)));
+        }
+    }
     for (id, workload) in reading.workloads() {
         let Some((project, name)) =
             workload.metadata.namespace.as_ref().and_then(|space| projects.get(space))
@@ -153,6 +160,8 @@ fn over(
     let tasks = asked.as_ref().map(|spec| spec.tasks);
     let min = tasks.map_or(1, |tasks| tasks.min());
     berth_api::Workload {
+        ran_secs: None,
+        indices: Vec::new(),
         id: id.0,
         name: workload.metadata.name.clone().unwrap_or_default(),
         project: project.into(),

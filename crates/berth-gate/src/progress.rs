@@ -36,6 +36,8 @@ const LINES_MAX: i64 = 1_000;
 const BYTES_MAX: i64 = 256 << 10;
 /// The longest wait for a log.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Failed reads of the log of a Pod that has ended, after which it is left alone: simulated nodes never have one.
+const LAST_READS_MAX: u32 = 30;
 
 /// What is known of the first worker of a workload.
 struct Known {
@@ -48,7 +50,9 @@ struct Known {
     saved: Option<Timestamp>,
     /// What was written down last.
     written: Option<Progress>,
-    /// It is over, and was read to its end.
+    /// Failed reads since its Pod ended.
+    last_reads_failed: u32,
+    /// Its Pod has ended, and its log was read and its progress written to the end, or given up.
     done: bool,
 }
 
@@ -77,7 +81,7 @@ pub(crate) async fn follow(client: Client, view: View) {
         let due: Vec<(Turn, Known)> = turns
             .into_iter()
             .filter_map(|turn| {
-                let mut one = known
+                let one = known
                     .remove(&turn.id)
                     .filter(|one| one.pod == turn.pod)
                     .unwrap_or_else(|| Known::new(&turn));
@@ -85,7 +89,6 @@ pub(crate) async fn follow(client: Client, view: View) {
                     known.insert(turn.id, one);
                     return None;
                 }
-                one.done = turn.over;
                 Some((turn, one))
             })
             .collect();
@@ -128,8 +131,16 @@ impl Known {
             spoke: None,
             saved: None,
             written: None,
+            last_reads_failed: 0,
             done: false,
         }
+    }
+
+    /// Notes how a read of the log of a Pod that has ended went. A busy node may refuse the first; the last lines, which
+    /// say that everything is done, are in none before.
+    fn on_last_read(&mut self, complete: bool) {
+        self.last_reads_failed += u32::from(!complete);
+        self.done = complete || self.last_reads_failed >= LAST_READS_MAX;
     }
 
     /// Reads lines that begin with their time; whether one says that state was saved.
@@ -154,6 +165,15 @@ impl Known {
 }
 
 async fn look(client: &Client, turn: Turn, mut known: Known) -> (WorkloadId, Known) {
+    let complete = read_and_write(client, &turn, &mut known).await;
+    if turn.over {
+        known.on_last_read(complete);
+    }
+    (turn.id, known)
+}
+
+/// Reads what a Pod has printed since the last look, and writes what follows from it; returns whether all of it succeeded.
+async fn read_and_write(client: &Client, turn: &Turn, known: &mut Known) -> bool {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &turn.namespace);
     let parameters = LogParams {
         timestamps: true,
@@ -167,19 +187,21 @@ async fn look(client: &Client, turn: Turn, mut known: Known) -> (WorkloadId, Kno
         // Simulated nodes have no logs; a real one may be away for a moment.
         Ok(Err(error)) => {
             tracing::debug!(pod = turn.pod, %error, "its log cannot be read");
-            return (turn.id, known);
+            return false;
         }
-        Err(_) => return (turn.id, known),
+        Err(_) => return false,
     };
+    let mut complete = true;
     if known.read(&log)
         && let Some(saved) = known.saved
     {
         let patch = json!({ "metadata": { "annotations": { names::CHECKPOINT: saved.to_string() } } });
         if let Err(error) = pods.patch(&turn.pod, &PatchParams::default(), &Patch::Merge(patch)).await {
             tracing::warn!(pod = turn.pod, error = %wish::problem(error).detail, "its checkpoint is not noted");
+            complete = false;
         }
     }
-    let Some(spoke) = known.spoke.filter(|_| !turn.has_completions) else { return (turn.id, known) };
+    let Some(spoke) = known.spoke.filter(|_| !turn.has_completions) else { return complete };
     let progress = written(known.reader.report(), spoke);
     if known.written.as_ref() != Some(&progress) {
         let workloads: Api<api::Workload> = Api::namespaced(client.clone(), &turn.namespace);
@@ -189,10 +211,11 @@ async fn look(client: &Client, turn: Turn, mut known: Known) -> (WorkloadId, Kno
             Err(error) => {
                 let why = wish::problem(error).detail;
                 tracing::warn!(workload = turn.name, why, "its progress is not noted");
+                complete = false;
             }
         }
     }
-    (turn.id, known)
+    complete
 }
 
 /// A report as it is written down.
@@ -222,15 +245,25 @@ fn written(report: &Report, at: Timestamp) -> Progress {
         loss: report.loss.clone(),
         accuracy: report.accuracy.clone(),
         left_secs: whole(report.eta.map(Span::as_secs)),
-        metrics: report.metrics.clone(),
+        metrics: with_throughput(report),
         at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(at)),
     }
+}
+
+/// The metric under which a Workload keeps its throughput.
+const THROUGHPUT: &str = "throughput";
+
+fn with_throughput(report: &Report) -> BTreeMap<String, String> {
+    let mut metrics = report.metrics.clone();
+    metrics.extend(report.throughput.clone().map(|throughput| (THROUGHPUT.to_owned(), throughput)));
+    metrics
 }
 
 /// What was written down, as a report again, and when it was said.
 pub(crate) fn report(progress: &Progress) -> (Time, Report) {
     let view = shown(progress);
     let report = Report {
+        throughput: view.throughput,
         epoch: view.epoch,
         epochs: view.epochs,
         step: view.step,
@@ -248,7 +281,9 @@ pub(crate) fn report(progress: &Progress) -> (Time, Report) {
 /// What was written down, as it is shown.
 pub(crate) fn shown(progress: &Progress) -> ProgressView {
     let whole = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
+    let mut metrics: BTreeMap<_, _> = progress.metrics.clone().into_iter().collect();
     ProgressView {
+        throughput: metrics.remove(THROUGHPUT),
         percent: progress.percent.and_then(|percent| u8::try_from(percent).ok()),
         epoch: whole(progress.epoch),
         epochs: whole(progress.epochs),
@@ -257,7 +292,7 @@ pub(crate) fn shown(progress: &Progress) -> ProgressView {
         loss: progress.loss.clone(),
         accuracy: progress.accuracy.clone(),
         left_secs: whole(progress.left_secs),
-        metrics: progress.metrics.clone().into_iter().collect::<BTreeMap<_, _>>(),
+        metrics,
         // A cluster keeps no word of it yet.
         utilisation: None,
         at: progress.at.as_ref().map(|at| convert::time(at).into()),
@@ -268,9 +303,8 @@ pub(crate) fn shown(progress: &Progress) -> ProgressView {
 mod tests {
     use super::*;
 
-    #[test]
-    fn lines_that_come_again_are_read_once() {
-        let turn = Turn {
+    fn known() -> Known {
+        Known::new(&Turn {
             id: WorkloadId(1),
             namespace: "space".into(),
             name: "name".into(),
@@ -279,8 +313,28 @@ mod tests {
             over: false,
             has_completions: false,
             pattern: None,
-        };
-        let mut known = Known::new(&turn);
+        })
+    }
+
+    #[test]
+    fn the_log_of_an_ended_pod_is_read_again_until_it_was_read_whole_or_never_will_be() {
+        let mut slow = known();
+        slow.on_last_read(false);
+        assert!(!slow.done, "a node that was busy is asked again");
+        slow.on_last_read(true);
+        assert!(slow.done);
+
+        let mut simulated = known();
+        for read in 1..=LAST_READS_MAX {
+            assert!(!simulated.done, "after {read} reads");
+            simulated.on_last_read(false);
+        }
+        assert!(simulated.done);
+    }
+
+    #[test]
+    fn lines_that_come_again_are_read_once() {
+        let mut known = known();
         let first = "2026-11-17T08:00:00.1Z epoch 1/4\n2026-11-17T08:00:00.5Z berth.checkpoint\n";
         assert!(known.read(first));
         assert!(!known.read(first), "the same second is asked for again");

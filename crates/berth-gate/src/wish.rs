@@ -38,6 +38,7 @@ pub(crate) async fn carry_out(client: &Client, view: &View, wish: Wish) -> Resul
         }
         Wish::ProjectGone(name) => delete(&Api::<api::Project>::all(client.clone()), &name).await,
         Wish::Node { name, cordoned, draining } => set_node(client, &name, cordoned, draining).await,
+        Wish::NodeLabels { name, labels } => label_node(client, &name, &labels).await,
         Wish::Volume { project, name, size } => make_volume(client, view, &project, &name, size).await,
         Wish::VolumeGone { project, name } => {
             let claims: Api<PersistentVolumeClaim> =
@@ -192,6 +193,18 @@ async fn set_node(client: &Client, name: &str, cordoned: bool, draining: bool) -
             Err(error) => return Err(problem(error)),
         }
     }
+    Ok(())
+}
+
+/// A label without a value is removed: so a merge patch says it.
+async fn label_node(
+    client: &Client,
+    name: &str,
+    labels: &BTreeMap<String, Option<String>>,
+) -> Result<(), Problem> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let patch = Patch::Merge(json!({ "metadata": { "labels": labels } }));
+    nodes.patch(name, &PatchParams::default(), &patch).await.map_err(problem)?;
     Ok(())
 }
 

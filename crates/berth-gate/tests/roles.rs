@@ -251,6 +251,22 @@ async fn work(gate: &Gate, client: &Client) {
     let cordon = |cordoned, draining| Wish::Node { name: node.clone(), cordoned, draining };
     wish(cordon(true, true)).await;
     wish(cordon(false, false)).await;
+    let labels = |value: Option<&str>| Wish::NodeLabels {
+        name: node.clone(),
+        labels: [("rack".to_owned(), value.map(str::to_owned))].into(),
+    };
+    let rack = || {
+        gate.image()
+            .state
+            .nodes
+            .values()
+            .find(|one| one.name == node)
+            .and_then(|one| one.labels.get("rack").cloned())
+    };
+    wish(labels(Some("r1"))).await;
+    until("the node has its label", async || rack().as_deref() == Some("r1")).await;
+    wish(labels(None)).await;
+    until("the label is gone", async || rack().is_none()).await;
     let suspend = Wish::Suspend { project: "team".into(), name: "prints".into(), suspended: true };
     wish(suspend).await;
     wish(Wish::Delete { project: "team".into(), name: "prints".into() }).await;

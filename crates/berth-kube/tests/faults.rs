@@ -136,6 +136,7 @@ fn the_api_server_and_etcd_are_killed_and_come_back() {
             }
             cluster.start_apiserver().expect("it starts again");
             counts.restarts += 1;
+            yard.until_lease_renewed(operator, cluster).await;
             yard.settle("a restart", operator, cluster, counts).await;
             yard.clear_some(random).await;
         }

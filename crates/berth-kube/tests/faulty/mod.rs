@@ -232,6 +232,24 @@ impl Yard {
         let _ = leases.patch("berth", &PatchParams::default(), &free).await;
     }
 
+    /// Waits until the operator has renewed its lease since now, and starts it again if it lost the lease meanwhile. Until then a
+    /// lease from before an outage can still run out.
+    pub(crate) async fn until_lease_renewed(&self, operator: &mut Operator, cluster: &Cluster) {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "berth-system");
+        let renewed = async || leases.get("berth").await.ok()?.spec?.renew_time;
+        let (before, began) = (renewed().await, Instant::now());
+        loop {
+            if !operator.is_running() {
+                eprintln!("the operator lost its lease; it is started again");
+                *operator = Operator::start(cluster, "again");
+            } else if renewed().await.is_some_and(|now| Some(now) != before) {
+                return;
+            }
+            assert!(began.elapsed() < LIMIT, "the lease is not renewed: {}", operator.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     pub(crate) async fn until_led_by_another(&self, paused: &Operator) {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), "berth-system");
         let before =
