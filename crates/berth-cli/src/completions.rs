@@ -45,7 +45,7 @@ _berth_names() {
                     esac ;;
                 node)
                     case "${COMP_WORDS[2]}" in
-                        describe|get|cordon|uncordon|drain) names="$(berth node list -o name 2>/dev/null)" ;;
+                        describe|get|label|cordon|uncordon|drain) names="$(berth node list -o name 2>/dev/null)" ;;
                     esac ;;
                 department)
                     case "${COMP_WORDS[2]}" in
@@ -75,7 +75,7 @@ _berth_live_names() {
         *)
             case "${words[2]} ${words[3]}" in
                 project\ (set|update|describe|get|delete)) (( CURRENT > 3 )) && kind="project list" ;;
-                node\ (describe|get|cordon|uncordon|drain)) (( CURRENT > 3 )) && kind="node list" ;;
+                node\ (describe|get|label|cordon|uncordon|drain)) (( CURRENT > 3 )) && kind="node list" ;;
                 department\ (update|describe|get|delete)) (( CURRENT > 3 )) && kind="department list" ;;
                 volume\ delete) (( CURRENT > 3 )) && kind="volume list" ;;
                 (get|describe|why|logs|wait|delete|cancel|suspend|resume|events)\ *)
@@ -108,7 +108,7 @@ complete -c berth -n "__berth_is get describe why logs wait delete cancel suspen
 complete -c berth -s p -l project -x -a "(berth project list -o name 2>/dev/null)"
 complete -c berth -l node -x -a "(berth node list -o name 2>/dev/null)"
 complete -c berth -n "__berth_is_below project set update describe get delete" -f -a "(berth project list -o name 2>/dev/null)"
-complete -c berth -n "__berth_is_below node describe get cordon uncordon drain" -f -a "(berth node list -o name 2>/dev/null)"
+complete -c berth -n "__berth_is_below node describe get label cordon uncordon drain" -f -a "(berth node list -o name 2>/dev/null)"
 complete -c berth -n "__berth_is_below department update describe get delete" -f -a "(berth department list -o name 2>/dev/null)"
 complete -c berth -n "__berth_is_below volume delete" -f -a "(berth volume list -o name 2>/dev/null)"
 "#;

@@ -3,6 +3,7 @@
 use anyhow::Context;
 use serde::Deserialize;
 use std::{
+    collections::BTreeMap,
     env, fs, io,
     path::{Path, PathBuf},
 };
@@ -10,8 +11,11 @@ use std::{
 /// The content of the file. Settings of later releases are no mistake.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Config {
-    /// The project of commands that name none.
+    /// The project of commands that name none, at the server of this machine.
     pub(crate) project: Option<String>,
+    /// The same at other servers, by context, address or folder.
+    #[serde(default)]
+    pub(crate) projects: BTreeMap<String, String>,
     /// The server of commands that name none.
     pub(crate) context: Option<String>,
 }
@@ -48,10 +52,30 @@ impl Config {
         }
     }
 
+    /// The project that was chosen for a server; `None` is the server of this machine.
+    pub(crate) fn project_of(&self, server: Option<&str>) -> Option<String> {
+        match server {
+            None => self.project.clone(),
+            Some(server) => self.projects.get(server).cloned(),
+        }
+    }
+
+    /// The setting that holds the chosen project of a server.
+    pub(crate) fn project_key(server: Option<&str>) -> String {
+        match server {
+            None => "project".into(),
+            // A text of JSON is a key of TOML, whatever is in it.
+            Some(server) => format!("projects.{}", serde_json::Value::from(server)),
+        }
+    }
+
     /// Sets one thing and leaves every other line as it is. The name has been checked.
     pub(crate) fn save(path: &Path, key: &str, name: &str) -> anyhow::Result<()> {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let is_it = |line: &&str| line.split('=').next().is_some_and(|found| found.trim() == key);
+        let is_it = |line: &&str| {
+            line.rsplit_once(" = ").is_some_and(|(found, _)| found.trim() == key)
+                || line.split('=').next().is_some_and(|found| found.trim() == key)
+        };
         let kept: Vec<&str> = text.lines().filter(|line| !is_it(line)).collect();
         let mut lines = vec![format!("{key} = \"{name}\"")];
         lines.extend(kept.into_iter().map(str::to_owned));
@@ -80,6 +104,13 @@ mod tests {
         fs::write(&path, "# mine\nproject = \"team-a\"\nlater = 1\n").expect("is written");
         Config::save(&path, "project", "team-b").expect("is written");
         assert_eq!(fs::read_to_string(&path).expect("is read"), "project = \"team-b\"\n# mine\nlater = 1\n");
+        let key = Config::project_key(Some("http://lab:7370/=x"));
+        Config::save(&path, &key, "team-c").expect("is written");
+        Config::save(&path, &key, "team-d").expect("is written");
+        let config = Config::load(Some(&path)).expect("is read");
+        assert_eq!(config.project_of(Some("http://lab:7370/=x")).as_deref(), Some("team-d"));
+        assert_eq!(config.project_of(None).as_deref(), Some("team-b"));
+        assert_eq!(config.project_of(Some("other")), None);
         fs::write(&path, "project = ").expect("is written");
         assert!(
             format!("{:#}", Config::load(Some(&path)).expect_err("is refused"))

@@ -148,7 +148,7 @@ impl Known {
 }
 
 /// The name of the server of this machine, which is known without being remembered.
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 fn folder() -> anyhow::Result<PathBuf> {
     let config = config::default_path()
@@ -226,7 +226,7 @@ pub(crate) fn save(name: &str, known: &Known) -> anyhow::Result<()> {
 
 pub(crate) fn run(server: &ServerArgs, command: &ContextCommand) -> anyhow::Result<Exit> {
     match command {
-        ContextCommand::List(output) => list(*output)?,
+        ContextCommand::List(output) => list(server, *output)?,
         ContextCommand::Add(arguments) => add(server, arguments)?,
         ContextCommand::Use { name } => {
             // Whether it is known is asked before it is chosen.
@@ -282,15 +282,21 @@ impl Show for Contexts {
     }
 }
 
-fn list(output: OutputArgs) -> anyhow::Result<()> {
+fn list(server: &ServerArgs, output: OutputArgs) -> anyhow::Result<()> {
     let config = Config::load(config::default_path().as_deref())?;
-    let chosen = config.context.as_deref().unwrap_or(DEFAULT);
-    let own = config::default_folder().map(Known::Folder);
-    let own = own.into_iter().map(|known| (DEFAULT.to_owned(), known));
-    let item =
-        |(name, known): (String, Known)| Context { chosen: name == chosen, server: known.place(), name };
-    let contexts = Contexts { items: own.chain(all()?).map(item).collect() };
-    let look = Look { default_project: config.project.clone(), ..Look::of(output) };
+    let chosen = server.target(&config)?;
+    // The environment is closer than what was chosen once, and a list that hid that would send people to the wrong server.
+    if let Some(variable) = chosen.variable() {
+        eprintln!("berth: {variable} is set, so commands go to {}", chosen.shown());
+    }
+    let own = (DEFAULT.to_owned(), Known::Folder(server.folder()?));
+    let item = |(name, known): (String, Known)| Context {
+        chosen: chosen.is_context(&name),
+        server: known.place(),
+        name,
+    };
+    let contexts = Contexts { items: [own].into_iter().chain(all()?).map(item).collect() };
+    let look = Look::of(output);
     output::write_part(output::render(output.form(), &look, &contexts)?.as_bytes()).map(drop)
 }
 

@@ -84,7 +84,7 @@ pub(crate) async fn run(session: &Session, command: &DepartmentCommand) -> anyho
             let settings = DepartmentSettings { name: Some(arguments.name.clone()), ..arguments.settings() };
             let created = session.client.create_department(&settings).await?;
             warn(&created.warnings);
-            session.say(&format!("berth: department {} is there", arguments.name));
+            session.say(&format!("berth: department {} created", arguments.name));
             // The page about it would hold what was just typed.
             if arguments.output.form() != Form::Table {
                 session.show(arguments.output, &created)?;
@@ -116,7 +116,7 @@ pub(crate) async fn run(session: &Session, command: &DepartmentCommand) -> anyho
                 if let Err(error) = session.client.delete_department(name).await {
                     return Err(missing(session, error, name).await);
                 }
-                session.say(&format!("berth: department {name} is deleted"));
+                session.say(&format!("berth: department {name} deleted"));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `berth get` and `berth why`: all about one workload.
 
 use crate::{
+    events::STEADY,
     failure::Exit,
     output::{Form, OutputArgs},
     session::{ProjectArg, Session},
@@ -13,8 +14,6 @@ use clap::Args;
 const EVENTS_SHOWN: usize = 10;
 /// So many are looked through for them.
 const EVENTS_READ: usize = 200;
-/// The page says where these stand, and they come too often to leave room for others.
-const STEADY: [&str; 2] = ["progressed", "checkpointed"];
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct OneArgs {

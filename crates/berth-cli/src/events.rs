@@ -6,7 +6,7 @@ use crate::{
     session::{ProjectArg, Session},
     show::event_line,
 };
-use berth_api::{EventList, EventQuery};
+use berth_api::{Event, EventList, EventQuery};
 use clap::Args;
 
 #[derive(Debug, Clone, Default, Args)]
@@ -14,7 +14,8 @@ use clap::Args;
 Examples:
   berth events                 the last 50
   berth events hyper1 -f       of one workload, as they happen
-  berth events -f --json       a line of JSON for each")]
+  berth events --all           with every report of progress and every checkpoint
+  berth events -f --json       a line of JSON for each, of all kinds")]
 pub(crate) struct EventsArgs {
     /// Only of this workload, as NAME or PROJECT/NAME
     name: Option<String>,
@@ -23,11 +24,27 @@ pub(crate) struct EventsArgs {
     /// Go on as they happen
     #[arg(short, long)]
     follow: bool,
-    /// Only the last so many
+    /// Number of events to show
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
     last: usize,
+    /// Also show reports of progress and checkpoints, which tables leave out
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Kinds that come too often to leave room for others; a table leaves them out unless all are asked for.
+pub(crate) const STEADY: [&str; 2] = ["progressed", "checkpointed"];
+/// The most events that are read to find enough of the others.
+const READ_MAX: usize = 1_000;
+
+impl EventsArgs {
+    /// Whether an event is left out. Programs get all of them.
+    fn leaves_out(&self, event: &Event) -> bool {
+        let is_table = matches!(self.output.form(), Form::Table | Form::Wide);
+        is_table && !self.all && STEADY.contains(&event.kind.as_str())
+    }
 }
 
 pub(crate) async fn run(session: &Session, arguments: &EventsArgs) -> anyhow::Result<Exit> {
@@ -47,7 +64,18 @@ pub(crate) async fn run(session: &Session, arguments: &EventsArgs) -> anyhow::Re
                 session.chosen_project(&arguments.project)?.filter(|_| arguments.project.project.is_some())
         }
     }
-    let list = session.client.events(&query).await?;
+    let mut list = session.client.events(&query).await?;
+    if list.items.iter().any(|event| arguments.leaves_out(event)) {
+        let more = EventQuery { last: Some(READ_MAX.max(arguments.last)), ..query.clone() };
+        list = session.client.events(&more).await?;
+        let read = list.items.len();
+        list.items.retain(|event| !arguments.leaves_out(event));
+        let left_out = read - list.items.len();
+        list.items = list.items.split_off(list.items.len().saturating_sub(arguments.last));
+        session.say(&format!(
+            "berth: {left_out} reports of progress and checkpoints are left out; `berth events --all` shows them"
+        ));
+    }
     if !arguments.follow {
         session.show(arguments.output, &list)?;
         return Ok(Exit::Done);
@@ -59,6 +87,9 @@ pub(crate) async fn run(session: &Session, arguments: &EventsArgs) -> anyhow::Re
     let mut stream = session.client.event_stream(&EventQuery { after: Some(cursor), last: None, ..query });
     loop {
         let event = stream.next().await?;
+        if arguments.leaves_out(&event) {
+            continue;
+        }
         if !write(session, arguments, &EventList { cursor: event.seq, items: vec![event] })? {
             return Ok(Exit::Done);
         }

@@ -7,10 +7,11 @@ use crate::{
     show::Finished,
     submit::parse_secs,
 };
-use berth_api::{Series, SeriesPoint, SeriesQuery, Timestamp, WorkloadQuery};
+use berth_api::{GpuAmount, Percent, Series, SeriesPoint, SeriesQuery, Timestamp, WorkloadQuery};
 use berth_types::{Span, Time};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The series of GPUs that projects have, before the name of the project.
 const GPUS_OF: &str = "gpus_allocated/";
@@ -18,6 +19,8 @@ const GPUS_OF: &str = "gpus_allocated/";
 const BUSY_OF: &str = "gpu_utilisation/";
 /// The series of memory in use, before the node and the number of its GPU.
 const MEMORY_OF: &str = "gpu_memory_used/";
+/// Samples come this often.
+const SAMPLES_EVERY: Span = Span::secs(10);
 /// Columns of a chart.
 const COLUMNS: u64 = 60;
 
@@ -79,6 +82,7 @@ async fn finished(session: &Session, arguments: &FinishedArgs) -> anyhow::Result
         project,
         user: arguments.user.clone(),
         finished: Some(true),
+        deleted: true,
         limit: Some(arguments.last.clamp(1, berth_api::PAGE_MAX)),
         ..WorkloadQuery::default()
     };
@@ -94,14 +98,22 @@ async fn finished(session: &Session, arguments: &FinishedArgs) -> anyhow::Result
 async fn usage(session: &Session, arguments: &UsageArgs) -> anyhow::Result<Exit> {
     let (from, to) = window(arguments);
     let items = load(session, GPUS_OF, from, to).await?;
-    show(session, arguments, &Usage { from, to, items })
+    // Of every pool, unlike what a project is shown with.
+    let query = WorkloadQuery { finished: Some(false), ..WorkloadQuery::default() };
+    let mut now: BTreeMap<String, GpuAmount> = BTreeMap::new();
+    for workload in session.client.all_workloads(&query).await?.value.items {
+        now.entry(workload.project).or_default().0 += workload.gpus_allocated.0;
+    }
+    show(session, arguments, &Usage { from, to, now, items })
 }
 
 async fn nodes(session: &Session, arguments: &UsageArgs) -> anyhow::Result<Exit> {
     let (from, to) = window(arguments);
     let utilisation = load(session, BUSY_OF, from, to).await?;
     let memory = load(session, MEMORY_OF, from, to).await?;
-    show(session, arguments, &NodeUse { from, to, utilisation, memory })
+    let nodes = session.client.nodes().await?.items;
+    let now = nodes.into_iter().map(|node| (node.name, node.utilisation)).collect();
+    show(session, arguments, &NodeUse { from, to, now, utilisation, memory })
 }
 
 fn window(arguments: &UsageArgs) -> (Timestamp, Timestamp) {
@@ -139,6 +151,9 @@ fn show(session: &Session, arguments: &UsageArgs, shown: &impl Show) -> anyhow::
 pub(crate) struct Usage {
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
+    /// GPUs of each project at this moment.
+    pub(crate) now: BTreeMap<String, GpuAmount>,
+    /// In the unit that each series names, times its scale.
     pub(crate) items: Vec<Series>,
 }
 
@@ -146,7 +161,9 @@ impl Show for Usage {
     fn text(&self, look: &Look) -> String {
         let chart =
             Chart { from: self.from, to: self.to, what: "GPUs", prefix: GPUS_OF, full: None, unit: gpus };
-        chart.text(&self.items, look)
+        // A project that is gone has nothing now.
+        let now = |project: &str| Some(self.now.get(project).map_or(0, |gpus| gpus.0.0 as i64));
+        chart.text(&self.items, now, look)
     }
 
     fn names(&self) -> Vec<String> {
@@ -159,6 +176,8 @@ impl Show for Usage {
 pub(crate) struct NodeUse {
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
+    /// Mean utilisation of each node's GPUs at this moment, in percent; absent when it is not known.
+    pub(crate) now: BTreeMap<String, Option<Percent>>,
     /// In millionths of a percent, the mean of the node's GPUs.
     pub(crate) utilisation: Vec<Series>,
     /// In bytes, by node and GPU.
@@ -172,7 +191,13 @@ impl Show for NodeUse {
         let busy = Chart { from, to, what, prefix: BUSY_OF, full: Some(100_000_000), unit: percent };
         let what = "GPU memory in use";
         let memory = Chart { from, to, what, prefix: MEMORY_OF, full: None, unit: bytes };
-        let charts = [busy.text(&self.utilisation, look), memory.text(&self.memory, look)];
+        let is_busy = |node: &str| self.now.get(node).copied().flatten().map(|busy| busy.0.0 as i64);
+        let last = |name: &str| {
+            let series = self.memory.iter().find(|series| after(MEMORY_OF, series) == name)?;
+            let point = series.points.last()?;
+            (to.0.since(point.at.0) <= hold(&series.points)).then_some(point.mean)
+        };
+        let charts = [busy.text(&self.utilisation, is_busy, look), memory.text(&self.memory, last, look)];
         charts.into_iter().filter(|chart| !chart.is_empty()).collect::<Vec<_>>().join("\n")
     }
 
@@ -194,13 +219,15 @@ struct Chart {
 }
 
 impl Chart {
-    fn text(&self, items: &[Series], look: &Look) -> String {
+    /// `now` is what holds at this moment, by name; nothing when that is not known.
+    fn text(&self, items: &[Series], now: impl Fn(&str) -> Option<i64>, look: &Look) -> String {
         if items.is_empty() {
             return String::new();
         }
         let rows: Vec<(&str, Vec<Option<i64>>)> =
             items.iter().map(|series| (after(self.prefix, series), self.columns(&series.points))).collect();
-        let largest = rows.iter().flat_map(|(_, row)| row.iter().flatten()).copied().max().unwrap_or(0);
+        let most = |series: &Series| series.points.iter().map(|point| point.max).max();
+        let largest = items.iter().filter_map(most).max().unwrap_or(0);
         let full = self.full.unwrap_or(largest);
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let column = Span(self.to.0.since(self.from.0).0 / COLUMNS);
@@ -217,17 +244,16 @@ impl Chart {
             time::long(column),
             (self.unit)(full)
         );
-        for (name, row) in &rows {
+        for ((name, row), series) in rows.iter().zip(items) {
             let bars: String = row.iter().map(|value| bar(*value, full)).collect();
-            let now = row.iter().rev().flatten().next().copied().unwrap_or(0);
-            let most = row.iter().flatten().copied().max().unwrap_or(0);
-            let (now, most) = ((self.unit)(now), (self.unit)(most));
+            let now = now(name).map_or_else(|| "unknown".into(), self.unit);
+            let most = most(series).map_or_else(|| "unknown".into(), self.unit);
             text.push_str(&format!("{name:<width$}  {bars}  {now} now, {most} at most\n"));
         }
         text
     }
 
-    /// The mean of each column. What was last measured holds until something else is.
+    /// The mean of each column. What was last measured holds until the next point was due, and not over a gap.
     fn columns(&self, points: &[SeriesPoint]) -> Vec<Option<i64>> {
         let span = self.to.0.since(self.from.0).0.max(1);
         let mut sums: Vec<(i64, i64)> = vec![(0, 0); COLUMNS as usize];
@@ -237,16 +263,31 @@ impl Chart {
             sums[column].0 = sums[column].0.saturating_add(point.mean);
             sums[column].1 += 1;
         }
-        let mut last = None;
+        let hold = hold(points);
+        let mut before = points.iter().peekable();
+        let mut last: Option<&SeriesPoint> = None;
         sums.into_iter()
-            .map(|(sum, count)| {
-                if count > 0 {
-                    last = Some(sum / count);
+            .enumerate()
+            .map(|(column, (sum, count))| {
+                let (begin, end) = (column as u64 * span / COLUMNS, (column as u64 + 1) * span / COLUMNS);
+                while let Some(point) = before.next_if(|point| point.at.0.since(self.from.0).0 < end) {
+                    last = Some(point);
                 }
-                last
+                if count > 0 {
+                    return Some(sum / count);
+                }
+                let last = last?;
+                let age = begin.saturating_sub(last.at.0.since(self.from.0).0);
+                (age <= hold.0).then_some(last.mean)
             })
             .collect()
     }
+}
+
+/// How long a point stands for what comes after it: twice the usual distance of two points.
+fn hold(points: &[SeriesPoint]) -> Span {
+    let gaps = points.windows(2).map(|two| two[1].at.0.since(two[0].at.0).0).filter(|gap| *gap > 0);
+    Span(2 * gaps.min().unwrap_or(0).max(SAMPLES_EVERY.0))
 }
 
 fn after<'a>(prefix: &str, series: &'a Series) -> &'a str {
@@ -288,40 +329,66 @@ mod tests {
         SeriesPoint { at: at.parse().expect("a time"), mean: value, min: value, max: value }
     }
 
+    fn series(name: &str, points: Vec<SeriesPoint>) -> Series {
+        Series { name: name.into(), unit: "gpus".into(), scale: Some(1_000_000), points }
+    }
+
     #[test]
-    fn usage_is_drawn_to_one_scale_and_holds_until_the_next_point() {
+    fn a_gap_in_what_was_measured_stays_a_gap() {
+        let minutes = |from: u32, to: u32, gpus: i64| {
+            (from..to).map(move |minute| point(&format!("2026-11-17T00:{minute:02}:00Z"), gpus))
+        };
         let usage = Usage {
             from: "2026-11-17T00:00:00Z".parse().expect("a time"),
             to: "2026-11-17T01:00:00Z".parse().expect("a time"),
+            now: [("team-a".to_owned(), "2".parse().expect("an amount"))].into(),
             items: vec![
-                Series {
-                    name: "gpus_allocated/team-a".into(),
-                    points: vec![point("2026-11-17T00:30:00Z", 4), point("2026-11-17T00:58:00Z", 8)],
-                },
-                Series { name: "gpus_allocated/b".into(), points: vec![point("2026-11-17T00:00:00Z", 0)] },
+                series("gpus_allocated/team-a", minutes(10, 20, 4).chain(minutes(50, 60, 8)).collect()),
+                series("gpus_allocated/b", minutes(0, 60, 0).collect()),
             ],
         };
         assert_eq!(
             usage.text(&look()),
             format!(
                 "GPUs from 00:00 to 01:00, a column for 1m, the highest for 8\n\
-                 team-a  {}{}██  8 now, 8 at most\nb       {}  0 now, 0 at most\n",
-                " ".repeat(30),
-                "▄".repeat(28),
+                 team-a  {}{}{}{}  2 now, 8 at most\nb       {}  0 now, 0 at most\n",
+                " ".repeat(10),
+                "▄".repeat(12),
+                " ".repeat(28),
+                "█".repeat(10),
                 "_".repeat(60)
             )
         );
     }
 
     #[test]
+    fn the_most_is_what_was_had_for_a_moment_and_now_is_now() {
+        let at = "2026-11-17T00:30:00Z".parse().expect("a time");
+        let short = SeriesPoint { at, mean: 2_700_000, min: 0, max: 8_000_000 };
+        let usage = Usage {
+            from: "2026-11-17T00:00:00Z".parse().expect("a time"),
+            to: "2026-11-17T01:00:00Z".parse().expect("a time"),
+            now: BTreeMap::new(),
+            items: vec![series("gpus_allocated/a", vec![short])],
+        };
+        assert!(usage.text(&look()).ends_with("0 now, 8 at most\n"), "{}", usage.text(&look()));
+    }
+
+    #[test]
     fn nodes_are_drawn_to_a_hundred_percent_and_memory_to_the_fullest() {
         let at = "2026-11-17T00:00:00Z";
-        let value =
-            |value: i64| SeriesPoint { at: at.parse().expect("a time"), mean: value, min: value, max: value };
-        let series = |name: &str, number: i64| Series { name: name.into(), points: vec![value(number)] };
+        let points = |value: i64| {
+            let minute = move |minute| {
+                let at = format!("2026-11-17T00:{minute:02}:00Z").parse().expect("a time");
+                SeriesPoint { at, mean: value, min: value, max: value }
+            };
+            (0..60).map(minute).collect()
+        };
+        let series = |name: &str, number: i64| series(name, points(number));
         let mut shown = NodeUse {
             from: at.parse().expect("a time"),
             to: "2026-11-17T01:00:00Z".parse().expect("a time"),
+            now: [("node1".to_owned(), "49.6".parse().ok()), ("node10".to_owned(), None)].into(),
             utilisation: vec![
                 series("gpu_utilisation/node1", 50_000_000),
                 series("gpu_utilisation/node10", 0),
@@ -330,7 +397,7 @@ mod tests {
         };
         let expected = format!(
             "GPU utilisation from 00:00 to 01:00, a column for 1m, the highest for 100 %\n\
-             node1   {}  50 % now, 50 % at most\nnode10  {}  0 % now, 0 % at most\n\n\
+             node1   {}  50 % now, 50 % at most\nnode10  {}  unknown now, 0 % at most\n\n\
              GPU memory in use from 00:00 to 01:00, a column for 1m, the highest for 1.5 GiB\n\
              node1/0  {}  1.5 GiB now, 1.5 GiB at most\n",
             "▄".repeat(60),

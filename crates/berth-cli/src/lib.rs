@@ -11,9 +11,11 @@ mod backup;
 mod check;
 mod completions;
 mod config;
+mod confirm;
 mod context;
 mod department;
 mod describe;
+mod doctor;
 mod events;
 mod failure;
 mod history;
@@ -32,6 +34,7 @@ mod project;
 mod runai;
 mod server;
 mod session;
+mod settings;
 mod shell;
 mod show;
 mod sign_on;
@@ -99,6 +102,8 @@ enum Command {
     Down(server::DownArgs),
     /// Read the log of a stopped server again, and check what it arrives at
     Check(check::CheckArgs),
+    /// Check what this machine or a cluster needs, and print the fix for each failure
+    Doctor(doctor::DoctorArgs),
     /// Show whether the server runs, and what it has
     Status(output::OutputArgs),
     /// Print a link that opens the dashboard, signed in
@@ -143,8 +148,7 @@ enum Command {
     /// Let suspended workloads wait for their place again
     Resume(lifecycle::ManyArgs),
     /// Watch what nodes and workloads do
-    #[command(subcommand, arg_required_else_help = true)]
-    Top(top::TopCommand),
+    Top(top::TopArgs),
     /// Show what happened
     Events(events::EventsArgs),
     /// Show what has ended, and who had how many GPUs when
@@ -287,6 +291,7 @@ fn dispatch(cli: Cli, typed: &[OsString], spelling: Spelling) -> anyhow::Result<
         Command::Login(arguments) => block_on(login::run(server, arguments))?,
         Command::Man { folder } => man::run(folder.as_deref(), Cli::command())?,
         Command::Up(arguments) => up::run(server, arguments)?,
+        Command::Doctor(arguments) => doctor::run(server, arguments)?,
         Command::Check(arguments) => check::run(server, *arguments)?,
         Command::Restore(arguments) => backup::restore(server, arguments)?,
         Command::Version(arguments) => server::version(server, *arguments)?,

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Exit,
-    output::{self, Form, OutputArgs, time::Clock},
+    output::{self, Form, OutputArgs, Spelling, time::Clock},
     session::{ProjectArg, Session},
     show::workload_table,
 };
@@ -113,6 +113,13 @@ pub(crate) async fn run(session: &Session, arguments: &ListArgs) -> anyhow::Resu
             }
             None => session.say("berth: there are no workloads to show"),
         }
+    }
+    // The report prints this line above the jobs of one project, and none above those of all.
+    if session.spelling == Spelling::Runai
+        && arguments.output.form() == Form::Table
+        && let Some(project) = &query.project
+    {
+        output::write_part(format!("Showing jobs for project {project}\n\n").as_bytes())?;
     }
     if !arguments.watch {
         session.show(arguments.output, &listed.value)?;

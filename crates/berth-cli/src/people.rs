@@ -1,6 +1,6 @@
 //! `berth user`, `role`, `token` and `whoami`.
 
-use crate::{failure::Exit, output::OutputArgs, session::Session};
+use crate::{failure::Exit, output::OutputArgs, session::Session, show::Me};
 use berth_api::{Grant, Role, Scope, TokenRequest, UserChange, UserRequest};
 use berth_types::Span;
 use clap::{Args, Subcommand};
@@ -118,7 +118,8 @@ pub(crate) struct TokenArgs {
 }
 
 pub(crate) async fn who_am_i(session: &Session, output: OutputArgs) -> anyhow::Result<Exit> {
-    session.show(output, &session.client.who_am_i().await?)?;
+    let who = session.client.who_am_i().await?;
+    session.show(output, &Me { who, server: session.client.address().to_string() })?;
     Ok(Exit::Done)
 }
 
@@ -133,7 +134,7 @@ pub(crate) async fn users(session: &Session, command: &UserCommand) -> anyhow::R
             let request = UserRequest { name: name.clone(), account: account.clone() };
             let user = session.client.create_user(&request).await?;
             session.say(&format!(
-                "berth: user {name} is there; `berth role grant {name} researcher project/NAME` lets them submit there"
+                "berth: user {name} created; `berth role grant {name} researcher project/NAME` lets them submit there"
             ));
             session.show(*output, &user)?;
         }
@@ -141,7 +142,7 @@ pub(crate) async fn users(session: &Session, command: &UserCommand) -> anyhow::R
         UserCommand::Delete { names } => {
             for name in names {
                 session.client.delete_user(name).await?;
-                session.say(&format!("berth: user {name} is deleted"));
+                session.say(&format!("berth: user {name} deleted"));
             }
         }
     }
@@ -157,7 +158,7 @@ pub(crate) async fn roles(session: &Session, command: &RoleCommand) -> anyhow::R
         }
         RoleCommand::Revoke(arguments) => {
             let Grant { user, role, scope } = session.client.revoke_role(&arguments.grant()).await?;
-            session.say(&format!("berth: {user} is {role} in {scope} no more"));
+            session.say(&format!("berth: {user} is no longer {role} in {scope}"));
         }
     }
     Ok(Exit::Done)
@@ -180,7 +181,7 @@ pub(crate) async fn tokens(session: &Session, command: &TokenCommand) -> anyhow:
         TokenCommand::Revoke { ids } => {
             for id in ids {
                 session.client.revoke_token(*id).await?;
-                session.say(&format!("berth: token {id} is revoked"));
+                session.say(&format!("berth: token {id} revoked"));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     config::{self, Config},
+    confirm,
     failure::{Exit, Failure},
     names,
     output::{Form, OutputArgs},
@@ -35,6 +36,9 @@ pub(crate) enum ProjectCommand {
         /// The projects
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
     },
 }
 
@@ -162,7 +166,7 @@ pub(crate) async fn run(session: &Session, command: &ProjectCommand) -> anyhow::
             let settings = ProjectSettings { name: Some(arguments.name.clone()), ..arguments.settings() };
             let created = session.client.create_project(&settings).await?;
             warn(&created.warnings);
-            session.say(&format!("berth: project {} is there", arguments.name));
+            session.say(&format!("berth: project {} created", arguments.name));
             // The page about it would hold what was just typed.
             if arguments.output.form() != Form::Table {
                 session.show(arguments.output, &created)?;
@@ -199,17 +203,50 @@ pub(crate) async fn run(session: &Session, command: &ProjectCommand) -> anyhow::
             }
         }
         ProjectCommand::Set { name } => set(session, name).await?,
-        ProjectCommand::Delete { names } => {
+        ProjectCommand::Delete { names, yes } => {
             for name in names {
                 names::check("project", name)?;
+            }
+            if !yes {
+                ask_before_delete(session, names).await?;
+            }
+            for name in names {
                 if let Err(error) = session.client.delete_project(name).await {
                     return Err(session.missing_project(error, name).await);
                 }
-                session.say(&format!("berth: project {name} is deleted"));
+                session.say(&format!("berth: project {name} deleted"));
             }
         }
     }
     Ok(Exit::Done)
+}
+
+/// Asks once for all of them, with what goes along.
+async fn ask_before_delete(session: &Session, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        if let Err(error) = session.client.project(name, None).await {
+            return Err(session.missing_project(error, name).await);
+        }
+    }
+    // Who may not list roles is not shown them; the server decides whether they may delete.
+    let grants = session.client.roles().await.map(|list| list.items).unwrap_or_default();
+    let is_theirs =
+        |scope: &berth_api::Scope| matches!(scope, berth_api::Scope::Project(name) if names.contains(name));
+    let roles = grants.iter().filter(|grant| is_theirs(&grant.scope)).count();
+    let what = if names.len() == 1 {
+        format!("project {}", names[0])
+    } else {
+        format!("projects {}", names.join(", "))
+    };
+    let roles = match roles {
+        0 => String::new(),
+        1 => " One role in it is revoked.".into(),
+        count => format!(" {count} roles in it are revoked."),
+    };
+    confirm::ask(&format!(
+        "Delete {what}?{roles} Finished workloads stay in the history, visible to administrators only."
+    ))
+    .map_err(Into::into)
 }
 
 /// Chooses the default project, once it is known to exist.
@@ -221,7 +258,9 @@ async fn set(session: &Session, name: &str) -> anyhow::Result<()> {
     let path = config::default_path().ok_or_else(|| {
         Failure::misuse("no folder is known, since HOME is not set").hint("set XDG_CONFIG_HOME")
     })?;
-    Config::save(&path, "project", name)?;
-    session.say(&format!("{}: commands that name no project now mean {name}", session.spelling.command()));
+    Config::save(&path, &Config::project_key(session.key.as_deref()), name)?;
+    let at = session.key.as_ref().map(|key| format!(" at {key}")).unwrap_or_default();
+    session
+        .say(&format!("{}: commands that name no project now mean {name}{at}", session.spelling.command()));
     Ok(())
 }

@@ -46,26 +46,37 @@ impl ServerArgs {
         })
     }
 
-    /// Where commands are sent. What is typed is closer than the environment, and that is closer than what was chosen once.
-    pub(crate) fn endpoint(&self, config: &Config) -> anyhow::Result<Endpoint> {
+    /// Which server commands go to. What is typed is closer than the environment, and that is closer than what was chosen once.
+    pub(crate) fn target(&self, config: &Config) -> Result<Target, Failure> {
         let text = |name: &str| variable(name)?.into_string().ok();
+        let of = |by, server| Ok(Target { server, by });
         if let Some(address) = &self.server {
-            return self.at(address);
+            return of(By::Typed, Meant::Address(address.clone()));
         }
         if let Some(context) = &self.context {
-            return self.known(context);
+            return of(By::Typed, Meant::Context(context.clone()));
         }
         if self.folder.is_some() {
-            return Ok(Endpoint::of_folder(&self.folder()?)?);
+            return of(By::Typed, Meant::Folder(self.folder()?));
         }
         if let Some(address) = text("BERTH_SERVER") {
-            return self.at(&address);
+            return of(By::Variable("BERTH_SERVER"), Meant::Address(address));
         }
-        match text("BERTH_CONTEXT")
-            .or_else(|| config.context.clone().filter(|_| text("BERTH_HOME").is_none()))
-        {
-            Some(context) => self.known(&context),
-            None => Ok(Endpoint::of_folder(&self.folder()?)?),
+        if let Some(context) = text("BERTH_CONTEXT") {
+            return of(By::Variable("BERTH_CONTEXT"), Meant::Context(context));
+        }
+        if text("BERTH_HOME").is_some() {
+            return of(By::Variable("BERTH_HOME"), Meant::Folder(self.folder()?));
+        }
+        of(By::Chosen, Meant::Context(config.context.clone().unwrap_or_else(|| context::DEFAULT.into())))
+    }
+
+    /// Where commands are sent.
+    pub(crate) fn endpoint(&self, config: &Config) -> anyhow::Result<Endpoint> {
+        match self.target(config)?.server {
+            Meant::Address(address) => self.at(&address),
+            Meant::Context(context) => self.known(&context),
+            Meant::Folder(folder) => Ok(Endpoint::of_folder(&folder)?),
         }
     }
 
@@ -96,6 +107,65 @@ impl ServerArgs {
     }
 }
 
+/// The server that commands go to, and what decided that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    server: Meant,
+    by: By,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Meant {
+    Address(String),
+    Folder(PathBuf),
+    Context(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Typed,
+    Variable(&'static str),
+    Chosen,
+}
+
+impl Target {
+    /// The variable of the environment that decided it.
+    pub(crate) fn variable(&self) -> Option<&'static str> {
+        match self.by {
+            By::Variable(name) => Some(name),
+            By::Typed | By::Chosen => None,
+        }
+    }
+
+    /// Whether it is the server of this context. The folder that BERTH_HOME names is that of `default`.
+    pub(crate) fn is_context(&self, name: &str) -> bool {
+        match &self.server {
+            Meant::Context(context) => context == name,
+            Meant::Folder(_) => name == context::DEFAULT && self.variable() == Some("BERTH_HOME"),
+            Meant::Address(_) => false,
+        }
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        match &self.server {
+            Meant::Address(address) => address.clone(),
+            Meant::Folder(folder) => folder.display().to_string(),
+            Meant::Context(context) => format!("context {context}"),
+        }
+    }
+
+    /// The name under which settings of this server are kept; none for the server of this machine.
+    pub(crate) fn key(&self) -> Option<String> {
+        match &self.server {
+            Meant::Context(context) if context == context::DEFAULT => None,
+            Meant::Folder(folder) if config::default_folder().as_ref() == Some(folder) => None,
+            Meant::Context(context) => Some(context.clone()),
+            Meant::Address(address) => Some(address.trim_end_matches('/').to_owned()),
+            Meant::Folder(folder) => Some(folder.display().to_string()),
+        }
+    }
+}
+
 /// The project a command is about.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ProjectArg {
@@ -121,18 +191,23 @@ pub(crate) struct Session {
     pub(crate) client: Arc<Client>,
     pub(crate) spelling: Spelling,
     pub(crate) config: Config,
+    /// The name under which settings of this server are kept.
+    pub(crate) key: Option<String>,
 }
 
 impl Session {
     pub(crate) fn open(server: &ServerArgs, user: Option<&str>, spelling: Spelling) -> anyhow::Result<Self> {
         let user = user.map_or_else(user_name, str::to_owned);
-        let config = Config::load(config::default_path().as_deref())?;
-        Ok(Self { client: Arc::new(Client::new(server.endpoint(&config)?, &user)), spelling, config })
+        let mut config = Config::load(config::default_path().as_deref())?;
+        let key = server.target(&config)?.key();
+        let client = Arc::new(Client::new(server.endpoint(&config)?, &user));
+        config.project = config.project_of(key.as_deref());
+        Ok(Self { client, spelling, config, key })
     }
 
     /// For what a workload does by itself.
     pub(crate) fn of_workload(client: Client) -> Self {
-        Self { client: Arc::new(client), spelling: Spelling::Berth, config: Config::default() }
+        Self { client: Arc::new(client), spelling: Spelling::Berth, config: Config::default(), key: None }
     }
 
     pub(crate) fn look(&self, output: OutputArgs) -> Look {

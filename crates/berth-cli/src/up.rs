@@ -3,52 +3,69 @@
 use crate::{
     failure::{Exit, Failure},
     names,
+    server::is_alive,
     session::{self, ServerArgs},
+    settings::{self, Settings, parse_ping, parse_run_as},
 };
 use anyhow::Context;
 use berth_api::{GpuAmount, ProjectSettings, RunningServer};
-use berth_server::{Access, Config, Folder, Running, Shutdown, TasksRunAs};
+use berth_server::{Access, Config, Folder, Running, Shutdown};
 use clap::Args;
 use std::{
     env, fs,
-    io::Write,
+    io::{Read, Write},
     net::SocketAddr,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Set for the process that goes on in the background.
 const DETACHED: &str = "BERTH_DETACHED";
 /// A start in the background is waited for this long.
 const START_MAX: Duration = Duration::from_secs(60);
+/// The end of what a process in the background has to say to whoever started it.
+const END: u8 = 0;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   berth up -d                                      with the GPUs of this machine, in the background
   berth up --nodes 2xdgx1 --project team-a=4 --project team-b=2
-  berth up --listen 127.0.0.1:0                    on any free port
-  berth up --listen 0.0.0.0:7370 --tls-generate    for other machines too")]
+  berth up                                         as the last time, in the same folder
+  berth up --change --nodes 3xdgx1                 with other nodes from now on
+  berth up --listen 127.0.0.1:0                    on a free port, another one at every start
+  berth up --listen 0.0.0.0:7370 --tls-generate    for other machines too
+
+The folder remembers nodes, port and options in settings.toml. A start that would change them names the
+differences and needs --change.")]
 pub(crate) struct UpArgs {
-    /// Nodes declared for trying it out, as 2xdgx1, or a file that describes them; this machine when absent
+    /// Simulated nodes for trying it out, as 2xdgx1, or a file that describes them; `this-machine` for its own GPUs [default: this-machine]
     #[arg(long, value_name = "NODES|FILE")]
     pub(crate) nodes: Option<String>,
-    /// Where it listens; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7370", value_name = "ADDRESS")]
-    pub(crate) listen: SocketAddr,
-    /// A project that is created if it is missing, with its quota
+    /// Address to listen on; port 0 takes a free port at every start [default: 127.0.0.1:7370]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Change settings that the folder remembers
+    #[arg(long)]
+    pub(crate) change: bool,
+    /// Settings to return to their defaults, such as nodes or tls-generate
+    #[arg(long, value_name = "SETTING", value_delimiter = ',', requires = "change", value_parser = settings::parse_name)]
+    pub(crate) unset: Vec<String>,
+    /// A project to create if it is missing, with its quota
     #[arg(long = "project", value_name = "NAME=QUOTA", value_parser = parse_project)]
     pub(crate) projects: Vec<(String, GpuAmount)>,
-    /// Say something on the sockets of shells at least this often; who is silent three times as long, and five seconds, is gone
-    #[arg(long, default_value = "20s", value_name = "TIME", value_parser = parse_ping)]
-    pub(crate) ping_every: Duration,
-    /// Who work runs as: `accounts` of its users, the account of the `server`, or accounts where this machine can
-    #[arg(long, default_value = "auto", value_name = "WHO", value_parser = parse_run_as)]
-    pub(crate) tasks_run_as: TasksRunAs,
-    /// The first account of users' own; each user without an account of the machine has the next
-    #[arg(long, default_value_t = berth_server::ACCOUNTS_FROM, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..=4_200_000_000))]
-    pub(crate) accounts_from: u32,
+    /// Ping the sockets of shells at least this often; a client that is silent three times as long, and five seconds, is closed
+    /// [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = valid(parse_ping))]
+    pub(crate) ping_every: Option<String>,
+    /// Account of tasks: `accounts` of their users, the account of the `server`, or accounts where this machine can [default: auto]
+    #[arg(long, value_name = "WHO", value_parser = valid(parse_run_as))]
+    pub(crate) tasks_run_as: Option<String>,
+    /// First account of users' own; each user without an account of the machine gets the next [default: 2100000000]
+    #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..=4_200_000_000))]
+    pub(crate) accounts_from: Option<u32>,
     /// Let every workload mount what lies in this folder, whoever may reach it otherwise
     #[arg(long = "allow-mount", value_name = "FOLDER")]
     pub(crate) allow_mounts: Vec<PathBuf>,
@@ -68,21 +85,11 @@ fn parse_project(text: &str) -> Result<(String, GpuAmount), String> {
     Ok((name.to_owned(), quota.parse().map_err(|error: berth_types::AmountError| error.to_string())?))
 }
 
-fn parse_run_as(text: &str) -> Result<TasksRunAs, String> {
-    match text {
-        "auto" => Ok(TasksRunAs::Auto),
-        "accounts" => Ok(TasksRunAs::Accounts),
-        "server" => Ok(TasksRunAs::Server),
-        _ => Err("write auto, accounts or server".into()),
-    }
-}
-
-fn parse_ping(text: &str) -> Result<Duration, String> {
-    let span: berth_types::Span = text.parse().map_err(|error| format!("{error}; write for example 20s"))?;
-    match span.0 {
-        0..100 => Err("the shortest time is 100ms".into()),
-        millis => Ok(Duration::from_millis(millis)),
-    }
+/// Keeps the text of a value that was found to be one.
+fn valid<T>(
+    parse: fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
+    move |text| parse(text).map(|_| text.to_owned())
 }
 
 /// Starts the server in the folder of `server`, and returns when it ends, or once it runs in the background.
@@ -90,39 +97,133 @@ pub(crate) fn run(server: &ServerArgs, arguments: &UpArgs) -> anyhow::Result<Exi
     let path = server.folder()?;
     let path = if path.is_absolute() { path } else { env::current_dir()?.join(path) };
     let folder = Folder::at(path);
-    if arguments.detach && env::var_os(DETACHED).is_none() {
+    let is_detached = env::var_os(DETACHED).is_some();
+    // What cannot be right is refused before a second process is started for it.
+    let (settings, notes) = settings(&folder, arguments)?;
+    let config = config(&folder, arguments, &settings)?;
+    if arguments.detach && !is_detached {
         return detach(&folder);
     }
-    let config = config(&folder, arguments)?;
     start_log();
-    if env::var_os(DETACHED).is_some() {
+    if is_detached {
         // The terminal may close; what goes on in the background is not asked.
         let _ = rustix::process::setsid();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(config, &folder))?;
+    runtime.block_on(serve(config, &folder, notes))?;
     Ok(Exit::Done)
 }
 
-fn config(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<Config> {
-    let nodes = arguments.nodes.as_deref().map(berth_server::declared_nodes).transpose();
+/// The settings of this start, with what a person should know of them.
+fn settings(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<(Settings, Vec<String>)> {
+    let absolute = |path: &PathBuf| std::path::absolute(path);
+    let given = Settings {
+        nodes: arguments.nodes.as_deref().map(named_nodes).transpose()?,
+        listen: arguments.listen,
+        ping_every: arguments.ping_every.clone(),
+        tasks_run_as: arguments.tasks_run_as.clone(),
+        accounts_from: arguments.accounts_from,
+        allow_mount: (!arguments.allow_mounts.is_empty())
+            .then(|| allowed_mounts(&arguments.allow_mounts))
+            .transpose()?,
+        images: arguments.images.as_ref().map(absolute).transpose()?,
+        ..Settings::default()
+    };
+    let given = given.with_access(&arguments.access)?;
+    let (remembered, mut notes) = match Settings::of_folder(folder)? {
+        Some(remembered) => (Some(remembered), Vec::new()),
+        None => inferred(folder, &given)?,
+    };
+    let is_first = remembered.is_none();
+    let (settings, differences) = given.merged(&remembered.unwrap_or_default(), &arguments.unset);
+    if is_first || differences.is_empty() {
+        return Ok((settings, notes));
+    }
+    if !arguments.change {
+        if let Some(running) = read_server_file(folder).filter(|file| is_alive(file.pid)) {
+            return Err(runs_already(Some(&running), folder).into());
+        }
+        return Err(settings::refusal(&differences, folder.path()).into());
+    }
+    notes.extend(differences.iter().map(|difference| format!("changed {difference}")));
+    Ok((settings, notes))
+}
+
+/// What a folder that was written before settings were remembered lets us know: the nodes of its log.
+fn inferred(folder: &Folder, given: &Settings) -> anyhow::Result<(Option<Settings>, Vec<String>)> {
+    if !folder.store().exists() {
+        return Ok((None, Vec::new()));
+    }
+    let written = match berth_server::read_state(folder, &Default::default()) {
+        Ok(written) => written,
+        // A folder in use, or one that is damaged, is told of by the start itself.
+        Err(_) => return Ok((None, Vec::new())),
+    };
+    let nodes = &written.state.nodes;
+    let own = berth_server::machine_node();
+    if nodes.is_empty() || nodes.values().any(|node| node.name == own) {
+        return Ok((None, Vec::new()));
+    }
+    let remembered = |nodes: String| Settings { nodes: Some(nodes), ..given.clone() };
+    match berth_server::nodes_as_declared(nodes.values()) {
+        Some(words) => {
+            let note =
+                format!("this folder has no settings yet; its nodes are {words}, as at its last start");
+            Ok((Some(remembered(words)), vec![note]))
+        }
+        // A file of nodes describes them; which file it was is not known.
+        None if given.nodes.is_some() => Ok((None, Vec::new())),
+        None => {
+            let names: Vec<&str> = nodes.values().map(|node| node.name.as_str()).collect();
+            let text = format!(
+                "the nodes of {} were declared ({}), and no settings say how",
+                folder.path().display(),
+                names.join(", ")
+            );
+            Err(Failure::misuse(text)
+                .hint(format!(
+                    "name them with --nodes, as at the last start, or use this machine instead: --nodes {}",
+                    settings::THIS_MACHINE
+                ))
+                .into())
+        }
+    }
+}
+
+/// Nodes as they are remembered: a file by its absolute path, known machines with their count, so that `dgx1` and `1xdgx1` are
+/// the same.
+fn named_nodes(text: &str) -> anyhow::Result<String> {
+    if text == settings::THIS_MACHINE {
+        return Ok(text.to_owned());
+    }
+    if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
+        let path = std::path::absolute(text)?.into_os_string().into_string();
+        return path.map_err(|_| Failure::misuse("the path of the file of nodes is not UTF-8 text").into());
+    }
+    let nodes = berth_server::declared_nodes(text).map_err(|error| Failure::misuse(error.to_string()))?;
+    Ok(berth_server::nodes_as_declared(&nodes).unwrap_or_else(|| text.to_owned()))
+}
+
+fn config(folder: &Folder, arguments: &UpArgs, settings: &Settings) -> anyhow::Result<Config> {
+    let nodes = settings.declared().map(berth_server::declared_nodes).transpose();
     let nodes = nodes.map_err(|error| Failure::misuse(error.to_string()))?.unwrap_or_default();
     let project = |(name, quota): &(String, GpuAmount)| ProjectSettings {
         name: Some(name.clone()),
         quota: Some(*quota),
         ..ProjectSettings::default()
     };
-    let images = match &arguments.images {
+    let images = match &settings.images {
         None => Default::default(),
         Some(file) => {
             let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
             toml::from_str(&text).map_err(|error| Failure::misuse(format!("{}: {error}", file.display())))?
         }
     };
+    let in_file = |error: String| Failure::misuse(format!("{}: {error}", folder.settings_file().display()));
     Ok(Config {
         folder: folder.path().to_owned(),
-        listen: arguments.listen,
-        access: arguments.access.clone(),
+        listen: settings.listen(),
+        access: settings.access(),
         nodes,
         projects: arguments.projects.iter().map(project).collect(),
         images,
@@ -133,21 +234,22 @@ fn config(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<Config> {
         store: Default::default(),
         user: session::user_name(),
         clock: berth_server::now,
-        ping_every: arguments.ping_every,
+        ping_every: settings.ping_every().map_err(in_file)?,
         patience: berth_server::PATIENCE,
-        tasks_run_as: arguments.tasks_run_as,
-        accounts_from: arguments.accounts_from,
-        allow_mounts: allowed_mounts(arguments)?,
+        tasks_run_as: settings.tasks_run_as().map_err(in_file)?,
+        accounts_from: settings.accounts_from(),
+        allow_mounts: allowed_mounts(settings.allow_mount.as_deref().unwrap_or_default())?,
+        settings: Some(settings.text()),
     })
 }
 
 /// Without links, as mounts are.
-fn allowed_mounts(arguments: &UpArgs) -> anyhow::Result<Vec<PathBuf>> {
+fn allowed_mounts(folders: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let real = |folder: &PathBuf| {
         fs::canonicalize(folder)
             .map_err(|error| Failure::misuse(format!("--allow-mount {}: {error}", folder.display())).into())
     };
-    arguments.allow_mounts.iter().map(real).collect()
+    folders.iter().map(real).collect()
 }
 
 /// The server's own log goes to stderr; `BERTH_LOG` says how much of it.
@@ -159,7 +261,7 @@ fn start_log() {
     let _ = log.try_init();
 }
 
-async fn serve(config: Config, folder: &Folder) -> anyhow::Result<()> {
+async fn serve(config: Config, folder: &Folder, mut notes: Vec<String>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let listen = config.listen;
@@ -167,7 +269,8 @@ async fn serve(config: Config, folder: &Folder) -> anyhow::Result<()> {
         Ok(running) => running,
         Err(error) => return Err(explained(error, listen, folder)),
     };
-    greet(&running, folder);
+    notes.extend(running.notes.iter().cloned());
+    greet(&running, folder, &notes);
     let how = tokio::select! {
         how = running.stop_asked() => how,
         _ = interrupt.recv() => Shutdown::EndWorkloads,
@@ -190,7 +293,7 @@ async fn serve(config: Config, folder: &Folder) -> anyhow::Result<()> {
         // What runs is found again by the next start, as after a crash.
         _ = interrupt.recv() => std::process::exit(130),
     }
-    say(&format!("berth: stopped; `{}` goes on from here\n", restart_words()));
+    say(&format!("berth: stopped; `{}` goes on from here\n", restart_words(folder)));
     Ok(())
 }
 
@@ -203,14 +306,11 @@ fn explained(error: berth_server::ServerError, listen: SocketAddr, folder: &Fold
     use berth_server::ServerError;
     match error {
         ServerError::Store(berth_store::StoreError::Locked { .. }) => {
-            let at = read_server_file(folder).map(|file| format!(" at {}", file.address)).unwrap_or_default();
-            Failure::new(Exit::Failed, format!("berth runs already{at}, in {}", folder.path().display()))
-                .hint("stop it with `berth down`, or start another with --folder DIR --listen 127.0.0.1:0")
-                .into()
+            runs_already(read_server_file(folder).as_ref(), folder).into()
         }
         ServerError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            Failure::new(Exit::Failed, format!("somebody else listens on {listen}"))
-                .hint("choose another address with --listen, as --listen 127.0.0.1:0 for any free port")
+            Failure::new(Exit::Failed, format!("another program listens on {listen}"))
+                .hint("choose another address, as --change --listen 127.0.0.1:0 for a free port at every start")
                 .into()
         }
         ServerError::Accounts(why) => {
@@ -225,6 +325,12 @@ fn explained(error: berth_server::ServerError, listen: SocketAddr, folder: &Fold
     }
 }
 
+fn runs_already(running: Option<&RunningServer>, folder: &Folder) -> Failure {
+    let at = running.map(|file| format!(" at {}", file.address)).unwrap_or_default();
+    Failure::new(Exit::Failed, format!("berth runs already{at}, in {}", folder.path().display()))
+        .hint("stop it with `berth down`, or start another with --folder DIR --listen 127.0.0.1:0")
+}
+
 fn read_server_file(folder: &Folder) -> Option<RunningServer> {
     serde_json::from_str(&fs::read_to_string(folder.server_file()).ok()?).ok()
 }
@@ -237,15 +343,34 @@ fn own_name() -> String {
     if on_path { "berth".into() } else { own.display().to_string() }
 }
 
-fn restart_words() -> String {
-    let words: Vec<String> = env::args().skip(1).collect();
-    format!("{} {}", own_name(), words.join(" "))
+/// The command that starts a server in this folder again.
+fn restart_words(folder: &Folder) -> String {
+    match crate::config::default_folder() {
+        Some(usual) if usual == folder.path() => format!("{} up", own_name()),
+        _ => format!("{} up --folder {}", own_name(), folder.path().display()),
+    }
 }
 
-fn greet(running: &Running, folder: &Folder) {
-    for note in &running.notes {
-        say(&format!("berth: {note}\n"));
+/// Prints where the server is and what to type next: to the terminal, or to the process that started it in the background. The
+/// log gets the notes, and no link that signs in.
+fn greet(running: &Running, folder: &Folder, notes: &[String]) {
+    let notes: String = notes.iter().map(|note| format!("berth: {note}\n")).collect();
+    let text = notes.clone() + &greeting(running, folder);
+    if env::var_os(DETACHED).is_none() {
+        return say(&text);
     }
+    say(&notes);
+    let mut terminal = std::io::stdout().lock();
+    let _ = terminal
+        .write_all(text.as_bytes())
+        .and_then(|()| terminal.write_all(&[END]))
+        .and_then(|()| terminal.flush());
+    if let Ok(nowhere) = fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(nowhere);
+    }
+}
+
+fn greeting(running: &Running, folder: &Folder) -> String {
     let (berth, home) = (own_name(), folder.path().display());
     let elsewhere = match crate::config::default_folder() {
         Some(usual) if usual == folder.path() => String::new(),
@@ -271,53 +396,74 @@ fn greet(running: &Running, folder: &Folder) {
         ),
         None => String::new(),
     };
-    say(&format!(
-        "berth {} runs at {}, in {home}\n{fingerprint}{}\n\n{dashboard}In another terminal:\n{elsewhere}{create}  \
+    let (next, end) = match env::var_os(DETACHED) {
+        None => (
+            "In another terminal".to_owned(),
+            "Ctrl-C stops it: what runs saves its state, and goes on with the next start.".to_owned(),
+        ),
+        Some(_) => (
+            "Next".to_owned(),
+            format!(
+                "It runs in the background as process {}; its log is {}.\n`{berth} down` stops it: what runs saves its state, and \
+                 goes on with the next start.",
+                std::process::id(),
+                log_path(folder).display()
+            ),
+        ),
+    };
+    format!(
+        "berth {} runs at {}, in {home}\n{fingerprint}{}\n\n{dashboard}{next}:\n{elsewhere}{create}  \
          {berth} submit hello -p {project} -g 1 -i berth/quickstart\n  \
-         {berth} list -A --watch\n  {berth} logs hello -p {project} -f\n  {berth} why hello -p {project}\n\n\
-         Ctrl-C stops it: what runs saves its state, and goes on with the next start.\n",
+         {berth} list -A --watch\n  {berth} logs hello -p {project} -f\n  {berth} why hello -p {project}\n\n{end}\n",
         berth_api::release(),
         running.public_url,
         running.summary(),
-    ));
+    )
 }
 
-/// Starts the same command again without a terminal, and waits until it answers.
+fn log_path(folder: &Folder) -> PathBuf {
+    folder.path().join("server.log")
+}
+
+/// Starts the same command again without a terminal, waits until it answers, and prints what it has to say.
 fn detach(folder: &Folder) -> anyhow::Result<Exit> {
-    fs::create_dir_all(folder.path())?;
-    let log_path = folder.path().join("server.log");
-    let log = fs::OpenOptions::new().create(true).append(true).open(&log_path)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.path())?;
+    let log_path = log_path(folder);
+    let log = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log_path)?;
     let before = log.metadata()?.len();
     let mut child = Command::new(env::current_exe()?)
         .args(env::args_os().skip(1))
         .env(DETACHED, "1")
         .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
+        .stdout(Stdio::piped())
         .stderr(log)
         .spawn()?;
-    let deadline = Instant::now() + START_MAX;
-    loop {
-        if let Some(file) = read_server_file(folder).filter(|file| file.pid == child.id()) {
-            eprintln!(
-                "berth: runs at {}, process {}; its log is {}",
-                file.address,
-                file.pid,
-                log_path.display()
-            );
-            return Ok(Exit::Done);
+    let mut pipe = child.stdout.take().expect("it was asked for");
+    let (sender, greeting) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let mut byte = [0];
+        // Not until the end of the pipe: what the server starts may hold it too.
+        while pipe.read(&mut byte).is_ok_and(|count| count == 1) && byte[0] != END {
+            text.push(byte[0]);
         }
-        if let Some(status) = child.try_wait()? {
+        let _ = sender.send((text, byte[0] == END));
+    });
+    match greeting.recv_timeout(START_MAX) {
+        Ok((text, true)) => {
+            say(&String::from_utf8_lossy(&text));
+            Ok(Exit::Done)
+        }
+        Ok(_) => {
+            let status = child.wait()?;
             let said = said_since(&log_path, before);
-            return Err(Failure::new(Exit::Failed, format!("it did not start ({status})")).hint(said).into());
+            let exit = if status.code() == Some(Exit::Misused as i32) { Exit::Misused } else { Exit::Failed };
+            Err(Failure::new(exit, format!("it did not start ({status})")).hint(said).into())
         }
-        if Instant::now() > deadline {
-            return Err(Failure::new(
-                Exit::TimedOut,
-                format!("it does not answer; its log is {}", log_path.display()),
-            )
-            .into());
+        Err(_) => {
+            let text = format!("it does not answer; its log is {}", log_path.display());
+            Err(Failure::new(Exit::TimedOut, text).into())
         }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

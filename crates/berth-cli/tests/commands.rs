@@ -105,6 +105,10 @@ fn a_list_is_data_on_stdout_and_nothing_else() {
     assert_eq!(fake.asked()[1], "GET /api/v1/workloads?project=team-a&status=Running");
     let ran = home.run("runai list");
     assert!(ran.stdout.starts_with("NAME    STATUS   AGE  "), "{ran:?}");
+    let ran = home.run("runai list -p team-a");
+    assert!(ran.stdout.starts_with("Showing jobs for project team-a\n\nNAME "), "{ran:?}");
+    let ran = home.run("runai list -p team-a -o name");
+    assert_eq!(ran.stdout, "team-a/hyper1\n", "scripts see data only");
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn logs_and_deletions_use_the_words_of_each_spelling() {
     assert_eq!(fake.asked()[1], "GET /api/v1/workloads/team-a/hyper1/logs?follow=true&run=1&tail=2");
     let ran = home.run("berth delete team-a/hyper1 team-a/nobody");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{ran:?}");
-    assert!(ran.stderr.contains("team-a/hyper1 was told to stop for good\n"), "{ran:?}");
+    assert!(ran.stderr.contains("team-a/hyper1 stopping (30s grace)\n"), "{ran:?}");
     assert!(ran.stderr.contains("team-a has no workload nobody"), "{ran:?}");
     let ran = home.run("runai delete -p team-a hyper1");
     assert_eq!(ran.stdout, "The job 'hyper1' has been deleted successfully\n");

@@ -135,7 +135,7 @@ fn more_workers_than_could_ever_fit_are_told_by_how_much() {
     let server = server();
     submit(&server, "berth submit huge -p team-a -g 8 --workers 3", &["true"]);
     let why = server.run("berth why huge -p team-a");
-    assert!(why.contains("its nodes have room for 2 of its 3 workers"), "{why}");
+    assert!(why.contains("its nodes hold 2 of its 3 workers"), "{why}");
 }
 
 /// Answers with its rank.

@@ -358,7 +358,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         ("berth suspend nothing -p team-a", 5, "nothing"),
         ("berth node drain node9", 5, "did you mean node1?"),
         ("berth project create team-a", 6, "exists already"),
-        ("berth project delete team-a", 6, "unfinished workloads"),
+        ("berth project delete team-a --yes", 6, "unfinished workloads"),
         ("berth delete nothing taken2 -p team-a", 5, "nothing"),
         ("berth frobnicate", 2, "unknown command"),
     ];

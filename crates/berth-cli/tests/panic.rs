@@ -53,6 +53,7 @@ fn serves_when_the_other_test_asks_for_it() {
         tasks_run_as: berth_server::TasksRunAs::Server,
         accounts_from: berth_server::ACCOUNTS_FROM,
         allow_mounts: Vec::new(),
+        settings: None,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let _running = runtime.block_on(berth_server::run(config)).expect("it starts");

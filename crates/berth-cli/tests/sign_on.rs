@@ -290,7 +290,7 @@ fn a_browser_signs_in_and_groups_have_roles() {
     let late = other.goes(&stolen.url, None);
     assert!(late.status == 401 && late.body.contains("is over"), "{late:?}");
     let audit = server.run("berth audit -n 200");
-    assert!(audit.contains("ada@example.org from 127.0.0.1 GET /api/v1/oidc/callback 303"), "{audit}");
+    assert!(audit.contains("ada@example.org from 127.0.0.1 signed in by single sign-on"), "{audit}");
 }
 
 #[test]

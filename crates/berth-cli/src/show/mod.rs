@@ -2,6 +2,7 @@
 
 mod cluster;
 mod events;
+mod indices;
 mod nodes;
 mod owners;
 mod page;
@@ -19,8 +20,8 @@ pub(crate) mod examples;
 mod tests;
 
 pub(crate) use events::event_line;
-pub(crate) use nodes::{node_state, size};
+pub(crate) use nodes::{WithLabels, node_state, size};
 pub(crate) use page::Page;
-pub(crate) use people::audit_line;
+pub(crate) use people::{Me, audit_line};
 pub(crate) use workload::Described;
 pub(crate) use workloads::{Finished, paint, workload_cells, workload_table};

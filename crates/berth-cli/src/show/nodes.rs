@@ -7,41 +7,66 @@ use crate::output::{
 };
 use berth_api::{DeviceView, Node, NodeList, NodeState};
 use berth_types::Bytes;
+use serde::Serialize;
 
 impl Show for NodeList {
     fn text(&self, look: &Look) -> String {
-        let mut columns = vec!["NAME", "STATE", "POOL", "GPUS", "ALLOCATED", "MODEL", "WORKLOADS"];
-        if look.wide {
-            columns.extend(["CPU", "CPU ALLOCATED", "MEMORY", "MEMORY ALLOCATED", "LABELS"]);
-        }
-        let mut table = Table::new(&columns);
-        for node in &self.items {
-            let mut row = vec![
-                node.name.clone().into(),
-                node_state(node.state),
-                node.pool.clone().into(),
-                node.devices.len().to_string().into(),
-                node.gpus_allocated.to_string().into(),
-                models(node).join(",").into(),
-                node.workloads.len().to_string().into(),
-            ];
-            if look.wide {
-                row.extend([
-                    node.cpu.to_string().into(),
-                    node.cpu_allocated.to_string().into(),
-                    size(node.memory.0).into(),
-                    size(node.memory_allocated.0).into(),
-                    labels(node).into(),
-                ]);
-            }
-            table.row(row);
-        }
-        look.table(&table)
+        listed(self, look, look.wide)
     }
 
     fn names(&self) -> Vec<String> {
         self.items.iter().map(|node| node.name.clone()).collect()
     }
+}
+
+/// Nodes with their labels, whatever the form of the list.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct WithLabels(pub(crate) NodeList);
+
+impl Show for WithLabels {
+    fn text(&self, look: &Look) -> String {
+        listed(&self.0, look, true)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.names()
+    }
+}
+
+fn listed(nodes: &NodeList, look: &Look, with_labels: bool) -> String {
+    let mut columns = vec!["NAME", "STATE", "POOL", "GPUS", "ALLOCATED", "MODEL", "WORKLOADS"];
+    if look.wide {
+        columns.extend(["CPU", "CPU ALLOCATED", "MEMORY", "MEMORY ALLOCATED"]);
+    }
+    if with_labels {
+        columns.push("LABELS");
+    }
+    let mut table = Table::new(&columns);
+    for node in &nodes.items {
+        let mut row = vec![
+            node.name.clone().into(),
+            node_state(node.state),
+            node.pool.clone().into(),
+            node.devices.len().to_string().into(),
+            node.gpus_allocated.to_string().into(),
+            models(node).join(",").into(),
+            node.workloads.len().to_string().into(),
+        ];
+        if look.wide {
+            row.extend([
+                node.cpu.to_string().into(),
+                node.cpu_allocated.to_string().into(),
+                size(node.memory.0).into(),
+                size(node.memory_allocated.0).into(),
+            ]);
+        }
+        if with_labels {
+            row.push(labels(node).into());
+        }
+        table.row(row);
+    }
+    look.table(&table)
 }
 
 impl Show for Node {
@@ -51,9 +76,12 @@ impl Show for Node {
         page.line("State", format!("{:?}", self.state));
         page.line("Pool", &self.pool);
         page.line("Labels", labels(self));
-        page.line("GPUs", format!("{} of {} given", self.gpus_allocated, self.devices.len()));
-        page.line("CPU", format!("{} of {} given", self.cpu_allocated, self.cpu));
-        page.line("Memory", format!("{} of {} given", size(self.memory_allocated.0), size(self.memory.0)));
+        page.line("GPUs", format!("{} of {} allocated", self.gpus_allocated, self.devices.len()));
+        page.line("CPU", format!("{} of {} allocated", self.cpu_allocated, self.cpu));
+        page.line(
+            "Memory",
+            format!("{} of {} allocated", size(self.memory_allocated.0), size(self.memory.0)),
+        );
         page.table("Devices", &device_table(&self.devices), look);
         page.render()
     }

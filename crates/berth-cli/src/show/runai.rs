@@ -3,7 +3,7 @@
 use super::{
     Described,
     owners::{affinity, marked},
-    workloads::{gpus, paint},
+    workloads::{gpus, image, paint},
 };
 use crate::output::{
     Look,
@@ -67,7 +67,7 @@ pub(super) fn workload_table(workloads: &[Workload], look: &Look) -> Table {
             Cell::painted(status(workload), paint(workload.status)),
             look.clock.age(workload.submitted_at).into(),
             node(workload).into(),
-            workload.request.image.clone().into(),
+            image(&workload.request).into(),
             kind(workload.kind).into(),
             workload.project.clone().into(),
             workload.user.clone().into(),

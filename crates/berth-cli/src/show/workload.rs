@@ -3,7 +3,7 @@
 use super::{
     Page,
     events::event_table,
-    workloads::{gpus, kind, paint, progress},
+    workloads::{gpus, image, kind, paint, progress, rounded},
 };
 use crate::output::{
     Look, Show, Spelling,
@@ -41,6 +41,7 @@ impl Show for Described {
         describe_request(&workload.request, &mut page);
         page.line("Address", workload.urls.join(", "));
         page.table("Workers", &task_table(workload, look), look);
+        page.table("Indices", &super::indices::table(&workload.indices, look), look);
         page.table("Evictions", &eviction_table(workload, look), look);
         page.table("Events", &event_table(&self.events, look), look);
         page.render()
@@ -57,6 +58,9 @@ fn describe_times(workload: &Workload, look: &Look, page: &mut Page) {
     page.line("Started", workload.started_at.map(since).unwrap_or_default());
     if workload.started_at != workload.running_since {
         page.line("Running since", workload.running_since.map(since).unwrap_or_default());
+    }
+    if let Some(ran) = workload.ran_secs.filter(|ran| *ran > 0) {
+        page.line("Ran", time::long(Span::secs(ran)));
     }
     page.line("Checkpoint", workload.checkpoint_at.map(since).unwrap_or_default());
     if let Some(ended) = &workload.ended {
@@ -75,16 +79,18 @@ fn describe_times(workload: &Workload, look: &Look, page: &mut Page) {
     }
     if let Some(reported) = &workload.progress {
         page.line("Progress", progress(reported));
+        let throughput = reported.throughput.as_ref().map(|rate| format!("{rate} samples/sec"));
+        page.line("Throughput", throughput.unwrap_or_default());
         let numbers = [("loss", &reported.loss), ("accuracy", &reported.accuracy)];
         let numbers = numbers.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
         let all = numbers.chain(reported.metrics.iter().map(|(name, value)| (name.as_str(), value)));
-        let all: Vec<String> = all.map(|(name, value)| format!("{name} {value}")).collect();
+        let all: Vec<String> = all.map(|(name, value)| format!("{name} {}", rounded(value))).collect();
         page.line("Metrics", all.join(", "));
     }
 }
 
 fn describe_amounts(workload: &Workload, page: &mut Page) {
-    page.line("GPUs", format!("{} asked for, {} given", gpus(workload), workload.gpus_allocated));
+    page.line("GPUs", format!("{} requested, {} allocated", gpus(workload), workload.gpus_allocated));
     if workload.workers_max > 1 {
         let range = match workload.workers_min == workload.workers_max {
             true => workload.workers_max.to_string(),
@@ -97,7 +103,7 @@ fn describe_amounts(workload: &Workload, page: &mut Page) {
 }
 
 fn describe_request(request: &WorkloadRequest, page: &mut Page) {
-    page.line("Image", &request.image);
+    page.line("Image", image(request));
     let command: Vec<&str> = request.command.iter().chain(&request.args).map(String::as_str).collect();
     page.line("Command", command.join(" "));
     page.line("Runs as", request.run_as.clone().unwrap_or_default());
@@ -136,7 +142,7 @@ fn task_table(workload: &Workload, look: &Look) -> Table {
 }
 
 fn eviction_table(workload: &Workload, look: &Look) -> Table {
-    let mut table = Table::new(&["AGE", "RULE", "FOR", "LOST"]);
+    let mut table = Table::new(&["AGE", "RULE", "FOR", "SINCE CHECKPOINT"]);
     for eviction in &workload.evictions {
         table.row(vec![
             look.clock.age(eviction.at).into(),

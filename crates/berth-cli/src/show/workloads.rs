@@ -5,7 +5,7 @@ use crate::output::{
     table::{Cell, Paint, Table},
     time,
 };
-use berth_api::{KindName, ProgressView, Status, Workload, WorkloadList};
+use berth_api::{KindName, ProgressView, Status, Workload, WorkloadList, WorkloadRequest};
 use berth_types::Span;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ impl Show for WorkloadList {
 }
 
 const COLUMNS: [&str; 9] = ["NAME", "STATUS", "KIND", "PROJECT", "USER", "GPUS", "NODE", "AGE", "PROGRESS"];
-const WIDE_COLUMNS: [&str; 6] = ["PRIORITY", "PREEMPTIBLE", "RUNS", "IMAGE", "URL", "MESSAGE"];
+const WIDE_COLUMNS: [&str; 7] = ["PRIORITY", "PREEMPTIBLE", "RUNS", "SAMPLES/SEC", "IMAGE", "URL", "MESSAGE"];
 
 pub(crate) fn workload_table(workloads: &[Workload], look: &Look) -> Table {
     if look.spelling == Spelling::Runai {
@@ -54,7 +54,8 @@ fn workload_row(workload: &Workload, look: &Look) -> Vec<Cell> {
             workload.priority.to_string().into(),
             if workload.preemptible { "yes" } else { "no" }.into(),
             workload.runs.to_string().into(),
-            workload.request.image.clone().into(),
+            workload.progress.as_ref().and_then(|said| said.throughput.clone()).unwrap_or_default().into(),
+            image(&workload.request).into(),
             workload.urls.join(",").into(),
             workload.message.clone().unwrap_or_default().into(),
         ]);
@@ -78,6 +79,53 @@ pub(super) fn kind(kind: KindName) -> &'static str {
         KindName::Distributed => "distributed",
         KindName::Inference => "inference",
     }
+}
+
+/// The image that was asked for. A command without one runs a program of the machine, which the server keeps as `bash`.
+pub(super) fn image(request: &WorkloadRequest) -> &str {
+    match (request.image.as_str(), request.command.is_empty()) {
+        ("bash", false) => "",
+        (image, _) => image,
+    }
+}
+
+/// A number that a workload reported, with at most four significant digits; what is no decimal number stays as it is.
+pub(super) fn rounded(text: &str) -> String {
+    const DIGITS: usize = 4;
+    let (sign, number) = text.strip_prefix('-').map_or(("", text), |number| ("-", number));
+    let Some((whole, decimals)) = number.split_once('.') else { return text.to_owned() };
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_digits(whole) || !is_digits(decimals) {
+        return text.to_owned();
+    }
+    let leading = if whole.trim_start_matches('0').is_empty() {
+        decimals.len() - decimals.trim_start_matches('0').len()
+    } else {
+        0
+    };
+    let significant = whole.trim_start_matches('0').len();
+    let kept = (leading + DIGITS.saturating_sub(significant)).min(decimals.len());
+    let round_up = decimals.as_bytes().get(kept).is_some_and(|digit| *digit >= b'5');
+    let mut digits: Vec<u8> = whole.bytes().chain(decimals.bytes().take(kept)).collect();
+    if round_up {
+        let mut index = digits.len();
+        loop {
+            if index == 0 {
+                digits.insert(0, b'1');
+                break;
+            }
+            index -= 1;
+            if digits[index] < b'9' {
+                digits[index] += 1;
+                break;
+            }
+            digits[index] = b'0';
+        }
+    }
+    let digits = String::from_utf8(digits).expect("digits are text");
+    let (whole, decimals) = digits.split_at(digits.len() - kept);
+    let decimals = decimals.trim_end_matches('0');
+    if decimals.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{decimals}") }
 }
 
 /// GPUs as they were asked for; an amount of memory stands for itself until a device is known.
@@ -137,11 +185,14 @@ impl Show for Finished {
             "EXIT",
             "RUNS",
             "PREEMPTIONS",
+            "REASON",
         ]);
         for workload in &self.0.items {
             let ended = workload.ended.as_ref();
-            let ran = match (workload.started_at, ended) {
-                (Some(started), Some(ended)) => time::long(ended.at.0.since(started.0)),
+            // A server that does not say how long it ran is an old one; then the time in the queue counts too.
+            let ran = match (workload.ran_secs, workload.started_at, ended) {
+                (Some(secs), Some(_), _) => time::long(Span::secs(secs)),
+                (None, Some(started), Some(ended)) => time::long(ended.at.0.since(started.0)),
                 _ => String::new(),
             };
             let exit = match ended.map(|ended| (ended.exit_code, ended.signal)) {
@@ -160,6 +211,7 @@ impl Show for Finished {
                 exit.into(),
                 workload.runs.to_string().into(),
                 workload.preemptions.to_string().into(),
+                workload.message.clone().unwrap_or_default().into(),
             ]);
         }
         look.table(&table)

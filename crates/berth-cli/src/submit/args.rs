@@ -17,6 +17,7 @@ Examples:
   berth submit sweep -f job.yaml -g 2 -e SEED=7
   berth submit nb -i jupyter/base-notebook -g 1 --interactive --service-type=ingress --port 8888 \\
       --command=start-notebook.sh --args=\"--NotebookApp.base_url=nb\"
+  berth submit mine -g 1 -- python3 train.py        in this directory, with this PATH and virtual environment
   berth submit big -i trainer -g 8 --dry-run
 
 With --wait the exit code is that of `berth wait`.")]
@@ -43,7 +44,7 @@ pub(crate) struct SubmitArgs {
     /// The beginning of a name to be made up
     #[arg(long, visible_alias = "job-name-prefix", value_name = "PREFIX", conflicts_with = "name")]
     pub(crate) name_prefix: Option<String>,
-    /// Say what would happen and change nothing
+    /// Check program, directory, image and volumes, show what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Wait until it has ended, or until it runs
@@ -153,8 +154,8 @@ pub(crate) struct SubmitArgs {
     /// A variable of the environment; NAME alone takes it from here
     #[arg(short, long, help_heading = "Process", value_name = "NAME=VALUE", value_parser = parse_environment)]
     pub(crate) environment: Vec<(String, String)>,
-    /// Where the command starts
-    #[arg(long, help_heading = "Process", value_name = "DIR")]
+    /// Where the command starts; `-` for a folder of its own [default: the current directory, if the server is on this machine]
+    #[arg(long, help_heading = "Process", value_name = "DIR", allow_hyphen_values = true)]
     pub(crate) working_dir: Option<String>,
     /// Give it a terminal that `berth attach` joins
     #[arg(short, long, help_heading = "Process")]
@@ -182,7 +183,7 @@ pub(crate) struct SubmitArgs {
     /// What runs it
     #[arg(long, help_heading = "Process", value_parser = PossibleValuesParser::new(["process", "oci", "docker"]))]
     pub(crate) runtime: Option<String>,
-    /// Never fetch the image
+    /// Never fetch the image: it must be on the machine
     #[arg(long, help_heading = "Process")]
     pub(crate) local_image: bool,
     /// A pattern with named groups (epoch, epochs, step, steps, loss, accuracy, percent) that finds progress in its lines

@@ -3,6 +3,7 @@
 mod args;
 mod command_line;
 mod file;
+mod here;
 mod lower;
 mod values;
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(
     if request.project.is_empty() || arguments.project.project.is_some() {
         request.project = session.project(&arguments.project).await?;
     }
+    here::add(session, arguments, &mut request).await?;
     if arguments.dry_run {
         return match session.client.preview(&request).await {
             Ok(preview) => {

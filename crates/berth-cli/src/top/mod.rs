@@ -23,14 +23,24 @@ const REFRESH: Duration = Duration::from_secs(2);
 pub(crate) enum TopCommand {
     /// Nodes: GPUs given and busy
     #[command(visible_alias = "nodes")]
-    Node(TopArgs),
+    Node(TableArgs),
     /// Workloads that have a place or wait for one
     #[command(visible_aliases = ["jobs", "workload", "workloads"])]
     Job(JobArgs),
 }
 
-#[derive(Debug, Clone, Copy, Args)]
+/// `berth top` shows workloads unless it names something else.
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct TopArgs {
+    #[command(subcommand)]
+    command: Option<TopCommand>,
+    #[command(flatten)]
+    workloads: JobArgs,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct TableArgs {
     /// One table, and no more
     #[arg(long)]
     once: bool,
@@ -52,7 +62,7 @@ pub(crate) struct JobArgs {
     #[arg(short = 'A', long)]
     all_projects: bool,
     #[command(flatten)]
-    top: TopArgs,
+    top: TableArgs,
 }
 
 /// What the server said last.
@@ -63,13 +73,18 @@ pub(crate) struct Seen {
     workloads: WorkloadList,
 }
 
-pub(crate) async fn run(session: &Session, command: &TopCommand) -> anyhow::Result<Exit> {
-    let (subject, arguments, project) = match command {
-        TopCommand::Node(arguments) => (Subject::Nodes, *arguments, None),
-        TopCommand::Job(JobArgs { top, all_projects: true, .. }) => (Subject::Workloads, *top, None),
-        TopCommand::Job(JobArgs { top, project, .. }) => {
-            (Subject::Workloads, *top, session.chosen_project(project)?)
-        }
+pub(crate) async fn run(session: &Session, arguments: &TopArgs) -> anyhow::Result<Exit> {
+    let of_workloads = |arguments: &JobArgs| {
+        let project = match arguments.all_projects {
+            true => None,
+            false => session.chosen_project(&arguments.project)?,
+        };
+        Ok::<_, crate::failure::Failure>((Subject::Workloads, arguments.top, project))
+    };
+    let (subject, arguments, project) = match &arguments.command {
+        Some(TopCommand::Node(arguments)) => (Subject::Nodes, *arguments, None),
+        Some(TopCommand::Job(arguments)) => of_workloads(arguments)?,
+        None => of_workloads(&arguments.workloads)?,
     };
     let first = look(session, project.as_deref()).await?;
     if !matches!(arguments.output.form(), Form::Table | Form::Wide) {
@@ -107,7 +122,7 @@ async fn look(session: &Session, project: Option<&str>) -> anyhow::Result<Seen> 
 async fn live(
     session: &Session,
     subject: Subject,
-    arguments: TopArgs,
+    arguments: TableArgs,
     project: Option<&str>,
     mut seen: Seen,
 ) -> anyhow::Result<()> {

@@ -8,7 +8,8 @@ use crate::{
     },
     show,
 };
-use berth_api::{GpuAmount, Node, Workload};
+use berth_api::{GpuAmount, Node, Percent, UtilisationSource, Workload};
+use berth_types::Gpus;
 use clap::ValueEnum;
 use std::cmp::Reverse;
 
@@ -60,8 +61,13 @@ pub(super) fn table(subject: Subject, seen: &Seen, sort: Sort, look: &Look) -> T
 /// One line about all of it.
 pub(super) fn totals(seen: &Seen) -> String {
     let cluster = &seen.cluster;
+    let busy = cluster.totals.as_ref().and_then(|totals| {
+        let (busy, source) = busy_of(totals.utilisation, Some(totals.utilisation_source))?;
+        Some(format!(", {busy}% busy{source}"))
+    });
+    let busy = busy.unwrap_or_default();
     format!(
-        "{} of {} GPUs given, {} running, {} waiting, {} of {} nodes take work",
+        "{} of {} GPUs allocated{busy}, {} running, {} waiting, {} of {} nodes ready",
         cluster.gpus_allocated,
         cluster.gpus,
         cluster.running_count,
@@ -87,7 +93,7 @@ fn node_table(seen: &Seen, sort: Sort) -> Table {
             show::node_state(node.state),
             node.devices.len().to_string().into(),
             node.gpus_allocated.to_string().into(),
-            percent(node_busy(node)),
+            node_cell(node),
             format!("{}/{}", node.cpu_allocated, node.cpu).into(),
             format!("{}/{}", show::size(node.memory_allocated.0), show::size(node.memory.0)).into(),
             node.workloads.len().to_string().into(),
@@ -127,8 +133,32 @@ fn workload_table(seen: &Seen, sort: Sort, look: &Look) -> Table {
     table
 }
 
-/// How busy the devices of a node are on average, as far as that is known.
+/// Whole percent, and what they are based on when nobody measured it.
+fn busy_of(utilisation: Option<Percent>, source: Option<UtilisationSource>) -> Option<(u64, &'static str)> {
+    let busy = (utilisation?.0.0 + Gpus::SCALE / 2) / Gpus::SCALE;
+    Some(match source {
+        Some(UtilisationSource::Reported) => (busy, " (reported)"),
+        Some(UtilisationSource::Mixed) => (busy, " (partly reported)"),
+        _ => (busy, ""),
+    })
+}
+
+fn node_cell(node: &Node) -> Cell {
+    match (node.utilisation_source, busy_of(node.utilisation, node.utilisation_source)) {
+        (Some(UtilisationSource::Unknown), _) => "unknown".into(),
+        (Some(_), Some((busy, source))) => {
+            let paint = if busy < 10 { Paint::Busy } else { Paint::Good };
+            Cell::painted(format!("{busy}%{source}"), paint)
+        }
+        _ => percent(node_busy(node)),
+    }
+}
+
+/// How busy the devices of a node are on average: as the server says, or as far as its devices show.
 fn node_busy(node: &Node) -> Option<u64> {
+    if node.utilisation_source.is_some() {
+        return busy_of(node.utilisation, node.utilisation_source).map(|(busy, _)| busy);
+    }
     mean(node.devices.iter().filter_map(|device| device.usage.as_ref()).map(|usage| usage.utilisation))
 }
 

@@ -32,6 +32,11 @@ impl Server {
         server
     }
 
+    /// One that was never started.
+    pub(crate) fn stopped() -> Self {
+        Self { home: Home::new(), child: None, options: Vec::new() }
+    }
+
     /// With the nodes and the teams of the report.
     pub(crate) fn of_the_report() -> Self {
         Self::start(
@@ -41,13 +46,21 @@ impl Server {
 
     /// Starts it again in the same home, and waits until it answers.
     pub(crate) fn up(&mut self) {
+        let listen = ["--listen", "127.0.0.1:0"].map(str::to_owned);
+        let options: Vec<String> = listen.into_iter().chain(self.options.clone()).collect();
+        self.up_with(&options);
+    }
+
+    /// Starts it again with these options and no others.
+    pub(crate) fn up_with(&mut self, options: &[impl AsRef<std::ffi::OsStr>]) {
         assert!(self.child.is_none(), "it runs already");
         let folder = self.home.server_folder();
         let _ = fs::remove_file(folder.join("server.json"));
+        let before = if self.keeps_a_log() { self.log().len() } else { 0 };
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_berth"))
-            .args(["up", "--listen", "127.0.0.1:0"])
-            .args(&self.options)
+            .arg("up")
+            .args(options)
             .env_clear()
             .envs(self.home.environment())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -63,7 +76,10 @@ impl Server {
             if let Ok(Some(status)) = child.try_wait() {
                 panic!("the server ended with {status}: {}", self.log());
             }
+            // It can be found a moment before it has said everything.
             self.server_file().is_some_and(|file| file["pid"] == child.id())
+                && (!self.keeps_a_log()
+                    || self.log().get(before..).is_some_and(|said| said.contains("Ctrl-C stops it")))
         });
         self.child = Some(child);
     }
@@ -79,6 +95,11 @@ impl Server {
 
     fn log_path(&self) -> PathBuf {
         self.home.path().join("server.log")
+    }
+
+    /// Whether what it says can be read. A log that is a device, such as one that takes nothing, has no end.
+    fn keeps_a_log(&self) -> bool {
+        fs::symlink_metadata(self.log_path()).is_ok_and(|file| file.is_file())
     }
 
     /// What the server said.

@@ -78,6 +78,8 @@ impl Home {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
         command.arg0(words[0]).args(&words[1..]).env_clear().envs(self.environment()).stdin(Stdio::null());
+        // A submission runs where its caller stands, and whoever it runs as may enter this one.
+        command.current_dir("/");
         command
     }
 

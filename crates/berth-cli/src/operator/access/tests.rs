@@ -1,7 +1,5 @@
-use super::{
-    super::{BETWEEN, MANIFEST},
-    *,
-};
+use super::{super::BETWEEN, *};
+use berth_api::MANIFEST;
 use clap::{Args, FromArgMatches};
 use std::collections::BTreeSet;
 
