@@ -9,6 +9,8 @@ const args = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
+  // Pages from a folder come from no address, and open sockets to this machine all the same.
+  ...(process.env.BERTH_UI_DIST ? ['--disable-features=LocalNetworkAccessChecks'] : []),
 ];
 
 export default defineConfig({

@@ -1,7 +1,7 @@
 // The frame around every page: where one can go, who is signed in, and whether what is shown is fresh.
 import { lazy, Suspense, useEffect } from 'react';
-import { knowProjects } from './model/colours.ts';
-import { totals } from './model/derive.ts';
+import { unfinished } from './model/derive.ts';
+import { plural } from './model/format.ts';
 import { retryNow, signOut } from './model/live.ts';
 import { go, usePlace } from './model/router.ts';
 import { useKnown } from './model/store.ts';
@@ -13,9 +13,11 @@ import { Button, Empty, Link, Ticking } from './parts/small.tsx';
 import { Toasts } from './parts/toast.tsx';
 
 const Workloads = lazy(() => import('./pages/workloads.tsx'));
+const WorkloadPage = lazy(() => import('./pages/workload-page.tsx'));
 const Projects = lazy(() => import('./pages/projects.tsx'));
 const Nodes = lazy(() => import('./pages/nodes.tsx'));
 const Analytics = lazy(() => import('./pages/analytics.tsx'));
+const Activity = lazy(() => import('./pages/activity.tsx'));
 const People = lazy(() => import('./pages/people.tsx'));
 const Settings = lazy(() => import('./pages/settings.tsx'));
 
@@ -25,9 +27,13 @@ const PAGES: { path: string; title: string; icon: IconName; key: string }[] = [
   { path: '/projects', title: 'Projects', icon: 'projects', key: 'p' },
   { path: '/nodes', title: 'Nodes', icon: 'nodes', key: 'n' },
   { path: '/analytics', title: 'Analytics', icon: 'analytics', key: 'a' },
+  { path: '/activity', title: 'Activity', icon: 'activity', key: 'e' },
   { path: '/people', title: 'People', icon: 'people', key: 'u' },
   { path: '/settings', title: 'Settings', icon: 'settings', key: 's' },
 ];
+
+/** One workload on a page of its own; it is reached from the list. */
+const WORKLOAD = { title: 'Workload' };
 
 export function App() {
   const phase = useKnown(known => known.phase);
@@ -50,10 +56,8 @@ export function App() {
 function Page() {
   const place = usePlace();
   const phase = useKnown(known => known.phase);
-  const projects = useKnown(known => known.projects);
-  knowProjects(projects.map(project => project.name));
   const root = place.parts[0] ?? '';
-  const page = PAGES.find(page => page.path === `/${root}`);
+  const page = PAGES.find(page => page.path === `/${root}`) ?? (root === 'workload' ? WORKLOAD : undefined);
   useEffect(() => {
     document.title = page ? `${page.title} · Berth` : 'Berth';
   }, [page]);
@@ -63,14 +67,21 @@ function Page() {
     <Suspense fallback={<Loading />}>
       {root === '' && <Overview />}
       {root === 'workloads' && <Workloads />}
+      {root === 'workload' && <WorkloadPage />}
       {root === 'projects' && <Projects />}
       {root === 'nodes' && <Nodes />}
       {root === 'analytics' && <Analytics />}
+      {root === 'activity' && <Activity />}
       {root === 'people' && <People />}
       {root === 'settings' && <Settings />}
       {!page && (
-        <Empty title="There is nothing here">
-          <Link to="/">Go to the overview</Link>
+        <Empty title="Page not found">
+          <p>
+            There is no page at <code>{place.path}</code>. Pages of workloads open from their tab Connect.
+          </p>
+          <Link className="outside" to="/">
+            Go to the overview
+          </Link>
         </Empty>
       )}
     </Suspense>
@@ -90,7 +101,7 @@ function Side() {
   const workloads = useKnown(known => known.workloads);
   const user = useKnown(known => known.user);
   const connection = useKnown(known => known.connection);
-  const { running, waiting } = totals(workloads);
+  const count = unfinished(workloads).length;
   const words = { live: 'Live', connecting: 'Connecting…', lost: 'Not connected' }[connection.state];
   return (
     <div className="side">
@@ -101,15 +112,19 @@ function Side() {
       <nav aria-label="Pages">
         <ul>
           {PAGES.map(page => {
-            const current = page.path === '/' ? place.path === '/' : place.path.startsWith(page.path);
+            const current =
+              page.path === '/'
+                ? place.path === '/'
+                : place.parts[0] === page.path.slice(1) ||
+                  (place.parts[0] === 'workload' && page.path === '/workloads');
             return (
               <li key={page.path}>
                 <Link to={page.path} current={current}>
                   <Icon name={page.icon} size={18} />
                   {page.title}
-                  {page.path === '/workloads' && running + waiting > 0 && (
-                    <span className="count" title={`${running} running, ${waiting} pending`}>
-                      {running + waiting}
+                  {page.path === '/workloads' && count > 0 && (
+                    <span className="count" title={`${plural(count, 'active workload')} that you can see`}>
+                      {count}
                     </span>
                   )}
                 </Link>
@@ -143,7 +158,7 @@ function Lost() {
     <div className="banner" role="alert">
       <Icon name="warning" />
       <span>
-        The server does not answer. {phase === 'ready' && 'What you see is what was known last; '}
+        The server does not answer. {phase === 'ready' && 'The page shows what was known last; '}
         <Ticking show={left} />.
       </span>
       <Button small onClick={retryNow}>

@@ -3,6 +3,7 @@ import './styles/tokens.css';
 import './styles/shell.css';
 import './styles/parts.css';
 import './styles/pages.css';
+import './styles/views.css';
 import { createRoot } from 'react-dom/client';
 import { listen } from './api/client.ts';
 import { App } from './app.tsx';

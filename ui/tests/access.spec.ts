@@ -10,7 +10,9 @@ const PAGES = [
   '/projects/team-a',
   '/nodes',
   '/nodes/node1',
+  '/nodes?view=list',
   '/analytics',
+  '/activity',
   '/people',
   '/people?tab=tokens',
   '/people?tab=audit',
@@ -23,7 +25,8 @@ const TABS = ['', '?tab=logs', '?tab=events', '?tab=metrics', '?tab=terminal', '
 async function everything(berth: Berth) {
   const listed = JSON.parse(await berth.run('list', '-A', '-o', 'json')) as { items: { id: number }[] };
   const [running, waiting] = listed.items.map(({ id }) => `/workloads/${id}`);
-  return [...PAGES, ...TABS.map(tab => running + tab), ...(waiting ? [waiting] : [])];
+  const whole = running!.replace('/workloads/', '/workload/');
+  return [...PAGES, ...TABS.map(tab => running + tab), whole, ...(waiting ? [waiting] : [])];
 }
 
 async function serious(page: Page) {
@@ -50,6 +53,12 @@ for (const scheme of ['light', 'dark'] as const) {
       await expect(page.getByText('Live', { exact: true })).toBeVisible();
       found.push(...(await serious(page)));
     }
+    await page.goto(`${berth.address}/workloads`);
+    await page.getByLabel('Select one').check();
+    found.push(...(await serious(page)));
+    await page.goto(`${berth.address}/analytics`);
+    await page.getByRole('button', { name: 'Custom range' }).click();
+    found.push(...(await serious(page)));
     for (const [path, button] of [
       ['/workloads', 'Submit'],
       ['/projects', 'New project'],

@@ -1,11 +1,11 @@
 // A real server for each test, with a folder of its own, on a free port; and a page that may talk to it only.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { extname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { test as base, expect, type Page } from '@playwright/test';
+import { type BrowserContext, test as base, expect, type Page } from '@playwright/test';
 
 export const cache = process.env.BERTH_CACHE ?? join(homedir(), '.cache/berth');
 export const BERTH =
@@ -29,6 +29,8 @@ export class Berth {
       listen,
       '--nodes',
       this.nodes,
+      // A start at the same port again changes the setting "any free port".
+      '--change',
       ...words,
     ]);
     this.process = started;
@@ -91,6 +93,34 @@ export class Berth {
 /** The four teams of the report. */
 export const TEAMS = ['team-a=4', 'team-b=2', 'team-c=2', 'team-d=8'].flatMap(team => ['--project', team]);
 
+const TYPES: Record<string, string> = {
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.html': 'text/html',
+  '.svg': 'image/svg+xml',
+  '.woff2': 'font/woff2',
+};
+
+/** With BERTH_UI_DIST=dist, pages come from that folder instead of the binary, so that a change of them needs no build of the server. */
+export async function fromFolder(context: BrowserContext) {
+  const folder = process.env.BERTH_UI_DIST;
+  if (!folder) return;
+  await context.route(
+    url => !url.pathname.startsWith('/api/') && url.hostname === '127.0.0.1',
+    async (route, request) => {
+      const { pathname, search } = new URL(request.url());
+      // A link into a workload redirects, which only the browser can follow.
+      if (search.includes('berth-ticket')) return route.continue();
+      const path = join(folder, extname(pathname) === '' ? 'index.html' : pathname);
+      if (!existsSync(path)) return route.continue();
+      const real = extname(pathname) === '' ? await route.fetch() : null;
+      // A workload's port has pages of its own.
+      if (real && !real.headers()['berth-dashboard']) return route.fulfill({ response: real });
+      await route.fulfill({ path, status: real?.status() ?? 200, contentType: TYPES[extname(path)] });
+    },
+  );
+}
+
 export const test = base.extend<{ berth: Berth; signedIn: Page }>({
   // biome-ignore lint/correctness/noEmptyPattern: the form that the library asks for.
   berth: async ({}, use) => {
@@ -98,7 +128,8 @@ export const test = base.extend<{ berth: Berth; signedIn: Page }>({
     await use(berth);
     await berth.remove();
   },
-  page: async ({ page }, use) => {
+  page: async ({ page, context }, use) => {
+    await fromFolder(context);
     const strangers: string[] = [];
     const troubles: string[] = [];
     page.on('request', request => {

@@ -60,10 +60,13 @@ export class Crowd extends Berth {
     await expect.poll(noted, { timeout: 120_000 }).toBe(this.running);
   }
 
-  /** A workload that runs says how far it is. One report in ten seconds is told to everybody, the others are shown later. */
-  async progress(number: number, percent: number, utilisation = 90) {
+  /**
+   * A running workload reports its progress. One report in ten seconds is streamed, the others are shown later. It reports no
+   * utilisation: that is unknown again after a minute, which would change its row in the middle of another test.
+   */
+  async progress(number: number, percent: number) {
     const token = readFileSync(join(this.notes, `train-${number}`), 'utf8').trim();
-    await this.call('POST', '/report', { percent, utilisation, loss: 0.5 }, token);
+    await this.call('POST', '/report', { percent, loss: 0.5 }, token);
   }
 
   /** Of each team one is on GPUs that may change hands: it is suspended, the next of its team starts, and it waits again. */

@@ -12,7 +12,21 @@ async function saved(page: Page, button: Locator): Promise<string[]> {
 }
 
 async function begin(berth: Berth, name: string, script: string, ...words: string[]) {
-  await berth.run('submit', name, '-p', 'team-a', '-i', 'bash', ...words, '--', 'bash', '-c', script);
+  await berth.run(
+    'submit',
+    name,
+    '-p',
+    'team-a',
+    '-i',
+    'bash',
+    '--working-dir',
+    '-',
+    ...words,
+    '--',
+    'bash',
+    '-c',
+    script,
+  );
   await berth.run('wait', name, '-p', 'team-a', '--for', 'running');
 }
 
@@ -41,10 +55,10 @@ test('metrics show how they came to be, and so does their file', async ({ berth,
   for (const name of ['done', 'epoch', 'loss', 'accuracy'])
     await expect(drawer.getByRole('img', { name: new RegExp(`^${name}`) })).toBeVisible();
   const [head, ...rows] = await saved(page, drawer.getByRole('button', { name: 'CSV' }));
-  expect(head).toBe('at,done,epoch,loss,accuracy');
+  expect(head).toBe('at,loss,accuracy,epoch,done');
   expect(rows.map(row => row.replace(/^\d{4}-\d\d-\d\dT[^,]+Z,/, ''))).toEqual([
-    '25,1,0.9,0.5',
-    '50,2,0.4,0.75',
+    '0.9,0.5,1,25',
+    '0.4,0.75,2,50',
   ]);
 });
 

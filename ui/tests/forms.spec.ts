@@ -36,61 +36,70 @@ interface Known {
   request: Record<string, unknown>;
 }
 
+/** Variables that a command on the server's machine sends by itself; a page has none of them. */
+const OF_THE_CALLER = /^(PATH|VIRTUAL_ENV|CONDA_.*|PYENV_.*|PYTHONPATH|LD_LIBRARY_PATH)$/;
+
 /** What was asked for, without what differs between two that ask for the same. */
 async function asked(berth: Berth, name: string, team: string): Promise<Record<string, unknown>> {
   const text = await berth.run('get', `${team}/${name}`, '--json');
   const { name: _, command_line: __, ...request } = (JSON.parse(text) as Known).request;
+  // A command also sends the place of its caller, which the page cannot know.
+  if (request.working_dir === process.cwd()) delete request.working_dir;
+  const variables = Object.entries((request.environment ?? {}) as Record<string, string>);
+  const own = variables.filter(([variable]) => !OF_THE_CALLER.test(variable));
+  if (own.length > 0) request.environment = Object.fromEntries(own);
+  else delete request.environment;
   return JSON.parse(JSON.stringify(request).replaceAll(name, 'NAME')) as Record<string, unknown>;
 }
 
 const DRAFTS: Record<string, Record<string, string | true>> = {
   gang: {
     Type: 'distributed',
-    'GPUs of each worker': '0.25',
+    'GPUs per worker': '0.25',
     Image: 'bash',
     'Ends after': '90m',
     Command: `bash -c 'echo "it'\\''s" $HOME; sleep 60'`,
     Workers: '3',
-    'Of them must start together': '2',
+    'Minimum workers': '2',
     'When a worker fails': 'worker',
     Priority: 'high',
     'Tries after a failure': '3',
     'Time to save its state': '5s',
-    'Devices to take so much of': '2',
+    'Devices per worker': '2',
     'GPU models': 'V100, NVIDIA A100-SXM4-80GB',
     'CPU cores': '0.5',
     Memory: '1.5Gi',
     'Large shared memory': true,
-    'Labels of nodes': 'berth.dev/node=node1',
+    'Node labels': 'berth.dev/node=node1',
     'Workers should share': 'node',
-    'Workers go to as many nodes as possible': true,
+    'Spread workers over nodes': true,
     Environment: 'SEED=7\nTEXT=two words = "1"\nEMPTY=\nLINES=" one\\ntwo=2"',
     'Working folder': '/tmp',
-    'Pattern that finds progress': 'at (?<percent>\\d+)%',
-    'A terminal that people can join': true,
-    'Reads what they type': true,
-    'Folders of the host': '/usr/share:/data:ro',
+    'Progress regex': 'at (?<percent>\\d+)%',
+    'Allocate a terminal': true,
+    'Attach stdin': true,
+    'Host folders': '/usr/share:/data:ro',
     Volumes: 'kept:/kept',
     Ports: '8000 9000',
     'Reached by': 'ingress',
   },
   sweep: {
-    'GPUs of each worker': '',
+    'GPUs per worker': '',
     'GPU memory, instead of GPUs': '2Gi',
-    'Run it so many times': '4',
-    'So many of these at once': '2',
+    Completions: '4',
+    Parallelism: '2',
     Priority: '-3',
-    'Never fetch the image': true,
+    'Never pull the image': true,
   },
   service: {
     Type: 'inference',
     Image: 'bash',
     Command: 'sleep 60',
-    'GPUs of each worker': '0',
+    'GPUs per worker': '0',
     Workers: '2',
     Ports: '8000',
   },
-  nb: { Type: 'notebook', 'GPUs of each worker': '0.5', 'May borrow, and may be preempted': true },
+  nb: { Type: 'notebook', 'GPUs per worker': '0.5', Preemptible: true },
 };
 
 async function openForm(page: Page) {
@@ -130,15 +139,15 @@ for (const [name, fields] of Object.entries(DRAFTS))
 test('what is wrong is said beside its field, which is opened and gone to', async ({ signedIn: page }) => {
   await page.getByRole('link', { name: 'Workloads', exact: true }).click();
   const form = await openForm(page);
-  await fill(form, { Name: 'fine', 'GPUs of each worker': 'many', Ports: '80 http', Environment: 'NOTHING' });
+  await fill(form, { Name: 'fine', 'GPUs per worker': 'many', Ports: '80 http', Environment: 'NOTHING' });
   // It is the command of what stands there.
   await expect(form.locator('code')).toContainText('-g many');
   for (const group of await form.locator('details').all()) await open(group, false);
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
-  await expect(form.getByLabel('GPUs of each worker')).toBeFocused();
+  await expect(form.getByLabel('GPUs per worker')).toBeFocused();
   for (const text of ['A number, such as 2', 'Ports are numbers up to 65535', '“NOTHING” is none'])
     await expect(form.getByText(text)).toBeAttached();
-  await fill(form, { 'GPUs of each worker': '1' });
+  await fill(form, { 'GPUs per worker': '1' });
   for (const group of await form.locator('details').all()) await open(group, false);
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
   await expect(form.getByLabel('Environment')).toBeFocused();
@@ -148,7 +157,7 @@ test('what is wrong is said beside its field, which is opened and gone to', asyn
   await expect(form.getByLabel('Environment')).toBeFocused();
   await expect(form.getByLabel('Environment')).toHaveValue('A=1');
   // What only the server knows is said in the same place.
-  await fill(form, { 'GPUs of each worker': '1', Ports: '', Environment: '', 'Node pool': 'atlantis' });
+  await fill(form, { 'GPUs per worker': '1', Ports: '', Environment: '', 'Node pool': 'atlantis' });
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
   await expect(form.getByLabel('Node pool')).toBeFocused();
   await expect(form.getByLabel('Node pool')).toHaveAttribute('aria-invalid', 'true');
@@ -170,13 +179,13 @@ test('a project is set by its form as by its command, and unset too', async ({ b
     Limit: '6',
     Weight: '2.5',
     Rank: '-1',
-    'Interactive work ends after': '8h',
-    'Nothing is evicted before': '10m',
-    'Nodes for training': 'type=dgx1 type=dgx2 rack=r1',
-    'Quota of GPU models': 'V100=2',
-    'Quota of CPU cores': '8',
-    'Quota of memory': '64Gi',
-    'Its work may use the network of the node': true,
+    'Interactive time limit': '8h',
+    'Minimum run time before a preemption': '10m',
+    'Training node affinity': 'type=dgx1 type=dgx2 rack=r1',
+    'Quota by GPU model': 'V100=2',
+    'CPU quota': '8',
+    'Memory quota': '64Gi',
+    'Allow host network': true,
   });
   const line = await shown(form);
   await form.getByRole('button', { name: 'Save' }).click();
@@ -197,7 +206,7 @@ test('a project is set by its form as by its command, and unset too', async ({ b
 
   await page.getByRole('button', { name: 'Change team-a', exact: true }).first().click();
   for (const field of await form.locator('details input:not([type=checkbox])').all()) await field.fill('');
-  await form.getByLabel('Its work may use the network of the node').uncheck();
+  await form.getByLabel('Allow host network').uncheck();
   await fill(form, { Limit: '', Weight: '', Rank: '' });
   const back = await shown(form);
   await form.getByRole('button', { name: 'Save' }).click();

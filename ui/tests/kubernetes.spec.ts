@@ -73,7 +73,7 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
       const form = page.getByRole('dialog');
       await form.getByLabel('Name', { exact: true }).fill(name);
       await form.getByLabel('Project', { exact: true }).selectOption(team);
-      await form.getByLabel('GPUs of each worker').fill(String(gpus));
+      await form.getByLabel('GPUs per worker').fill(String(gpus));
       await form.getByRole('button', { name: 'Submit', exact: true }).click();
       const drawer = page.getByRole('complementary', { name: `Workload ${name}` });
       await drawer.getByRole('button', { name: 'Close' }).click();
@@ -81,11 +81,13 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
     await submit('team-a', 'own', 8);
     await submit('team-a', 'borrows', 8);
     for (const name of ['own', 'borrows'])
-      await expect(page.getByRole('row', { name: new RegExp(`^${name} `) })).toContainText('Running');
+      await expect(page.getByRole('row', { name: new RegExp(`(^| )${name} `) })).toContainText('Running');
 
     // The owner comes back, and the page sees the preemption happen.
     await submit('team-b', 'owner', 8);
-    await expect(page.getByRole('row', { name: /^owner / })).toContainText('Running', { timeout: 60_000 });
+    await expect(page.getByRole('row', { name: /(^| )owner / })).toContainText('Running', {
+      timeout: 60_000,
+    });
     await page.getByRole('link', { name: 'Overview', exact: true }).click();
     await expect(page.getByRole('img', { name: 'team-a: 8 of 8 GPUs' })).toBeVisible();
     await expect(page.getByRole('img', { name: 'team-b: 8 of 8 GPUs' })).toBeVisible();
@@ -114,14 +116,14 @@ test('the same pages show Berth on Kubernetes', async ({ page }) => {
     const owner = page.getByRole('complementary', { name: 'Workload owner' });
     // A simulated node runs nothing: it prints nothing, and nobody can enter.
     await owner.getByRole('tab', { name: 'Logs' }).click();
-    await expect(owner.getByText('Nothing printed yet')).toBeVisible();
+    await expect(owner.getByText('No output yet')).toBeVisible();
     await owner.getByRole('tab', { name: 'Terminal' }).click();
     await expect(owner.getByRole('status')).toContainText('as a simulated node never does');
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
     await expect(page.getByRole('dialog')).toBeHidden();
     await page.getByRole('complementary').getByRole('button', { name: 'Close' }).click();
-    await expect(page.getByRole('row', { name: new RegExp(`^${name} `) })).toContainText('Running', {
+    await expect(page.getByRole('row', { name: new RegExp(`(^| )${name} `) })).toContainText('Running', {
       timeout: 60_000,
     });
     await page.getByRole('link', { name: 'Settings', exact: true }).click();
@@ -147,7 +149,7 @@ test('a log and a terminal come from a Pod on a real node', async ({ page }) => 
       .getByLabel('Command', { exact: true })
       .fill(`sh -c 'echo epoch 2/4 loss: 0.5; trap "exit 0" TERM; sleep 1000 & wait'`);
     await form.getByText('Process', { exact: true }).click();
-    await form.getByLabel('Never fetch the image').check();
+    await form.getByLabel('Never pull the image').check();
     await form.getByRole('button', { name: 'Submit', exact: true }).click();
     const drawer = page.getByRole('complementary', { name: 'Workload work' });
     await expect(drawer).toContainText('Running', { timeout: 60_000 });

@@ -3,14 +3,14 @@
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from '@playwright/test';
-import { type Berth, expect, test } from './berth.ts';
+import { type Berth, expect, fromFolder, test } from './berth.ts';
 
 const FOLDER = join(import.meta.dirname, '../../target/pictures');
 const IMAGES = join(import.meta.dirname, '../../docs/images');
 const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
 const THEMES = ['light', 'dark'] as const;
 /** How long each phase of the report lasts, so that Analytics has something to show. */
-const PHASE_MS = 15_000;
+const PHASE_MS = Number(process.env.BERTH_PHASE_MS ?? 15_000);
 
 interface View {
   name: string;
@@ -90,6 +90,21 @@ const FULL: View[] = [
       await expect(page.locator('.xterm-rows')).toContainText('42');
     }),
   },
+  {
+    name: 'workload-page',
+    path: '/workloads',
+    act: both(opened('b-4-gg'), async page => {
+      await page.getByRole('link', { name: 'Open as a page' }).click();
+      await expect(page.getByRole('img', { name: /^Timeline/ })).toBeVisible();
+    }),
+  },
+  {
+    name: 'workloads-selected',
+    path: '/workloads',
+    act: async page => {
+      if ((page.viewportSize()?.width ?? 0) > 760) await page.getByLabel('Select a-2-gg').check();
+    },
+  },
   { name: 'workload-delete', path: '/workloads', act: both(opened('a-2-gg'), press('Delete')) },
   {
     name: 'columns',
@@ -106,7 +121,7 @@ const FULL: View[] = [
     act: both(press('Submit'), async page => {
       const form = page.getByRole('dialog');
       await form.getByLabel('Name', { exact: true }).fill('Not a name');
-      await form.getByLabel('GPUs of each worker').fill('many');
+      await form.getByLabel('GPUs per worker').fill('many');
       await form.getByText('Workers and runs', { exact: true }).click();
       await form.getByRole('button', { name: 'Submit', exact: true }).click();
     }),
@@ -117,7 +132,9 @@ const FULL: View[] = [
   { name: 'project-change', path: '/projects', act: both(opened('team-a'), press('Change team-a')) },
   { name: 'department-new', path: '/projects', act: press('New department') },
   { name: 'nodes', path: '/nodes' },
+  { name: 'nodes-list', path: '/nodes?view=list' },
   { name: 'node', path: '/nodes', act: opened('node1') },
+  { name: 'activity', path: '/activity' },
   { name: 'node-drain', path: '/nodes', act: press('Drain node1') },
   { name: 'users', path: '/people' },
   { name: 'user-new', path: '/people', act: press('New user') },
@@ -127,7 +144,15 @@ const FULL: View[] = [
   { name: 'settings', path: '/settings' },
 ];
 
-const EMPTY: View[] = ['', 'workloads', 'projects', 'nodes', 'analytics', 'people?tab=tokens'].map(page => ({
+const EMPTY: View[] = [
+  '',
+  'workloads',
+  'projects',
+  'nodes',
+  'analytics',
+  'activity',
+  'people?tab=tokens',
+].map(page => ({
   name: `empty-${page.replace(/\?.*/, '') || 'overview'}`,
   path: `/${page}`,
 }));
@@ -137,6 +162,7 @@ async function look(browser: Browser, berth: Berth, views: View[], signedIn = tr
   for (const theme of THEMES)
     for (const [size, viewport] of Object.entries(SIZES)) {
       const context = await browser.newContext({ viewport, colorScheme: theme });
+      await fromFolder(context);
       const page = await context.newPage();
       if (signedIn) {
         await page.goto((await berth.run('dashboard')).trim());

@@ -100,11 +100,11 @@ test('an administrator makes a user, a role and a token, who then sees own work 
 
   await page.getByRole('tab', { name: 'Tokens' }).click();
   await page.getByRole('button', { name: 'New token' }).click();
-  await page.getByLabel('What it is for').fill('laptop');
-  await page.getByLabel('Of whom').selectOption('bob');
-  await page.getByLabel('Ends after').fill('soon');
+  await page.getByLabel('Purpose').fill('laptop');
+  await page.getByRole('dialog').getByLabel('User').selectOption('bob');
+  await page.getByLabel('Expires after').fill('soon');
   await expect(page.getByText('A time such as 12h or 30d')).toBeVisible();
-  await page.getByLabel('Ends after').fill('30d');
+  await page.getByLabel('Expires after').fill('30d');
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   const dialog = page.getByRole('dialog', { name: 'The token laptop of bob' });
   const token = (await dialog.locator('code').first().textContent()) ?? '';
@@ -141,7 +141,7 @@ test('an administrator makes a user, a role and a token, who then sees own work 
   await page.getByLabel('User', { exact: true }).fill('bob');
   await page.keyboard.press('Enter');
   const audit = page.getByRole('region', { name: 'Audit' });
-  await expect(audit.getByRole('row', { name: /submit workload/ })).toContainText('201');
+  await expect(audit.getByRole('row', { name: /submit workload/ })).toContainText('allowed');
   await expect(audit).not.toContainText('create token');
   const [file] = await Promise.all([
     page.waitForEvent('download'),
@@ -185,6 +185,8 @@ test('a declared port opens by a link that is good once', async ({ berth, signed
     'bash',
     '--port',
     '8000',
+    '--working-dir',
+    '-',
     '--',
     'bash',
     '-c',

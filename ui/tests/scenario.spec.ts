@@ -22,7 +22,7 @@ async function submit(
   const form = page.getByRole('dialog');
   await form.getByLabel('Name', { exact: true }).fill(name);
   await form.getByLabel('Project', { exact: true }).selectOption(team);
-  await form.getByLabel('GPUs of each worker').fill(String(gpus));
+  await form.getByLabel('GPUs per worker').fill(String(gpus));
   if (more.kind) await form.getByLabel('Type', { exact: true }).selectOption(more.kind);
   if (more.command) {
     await form.getByLabel('Image', { exact: true }).fill('bash');
@@ -63,7 +63,7 @@ test('the scenario of the report, from the page', async ({ berth, page }) => {
   await expect(page.getByText('16 of 16 GPUs promised')).toBeVisible();
 
   await page.getByRole('link', { name: 'Workloads', exact: true }).click();
-  await expect(page.getByText('No workload is unfinished')).toBeVisible();
+  await expect(page.getByText('No active workloads')).toBeVisible();
   await submit(page, 'team-a', 'a-1-1-jupyter', 1, { kind: 'interactive', command: 'sleep infinity' });
   const section48: [string, string, number][] = [
     ['team-a', 'a-1-g', 1],
@@ -120,7 +120,7 @@ test('the scenario of the report, from the page', async ({ berth, page }) => {
   await expect(tile(page, 'Pending')).toHaveText('2');
   const pending = page.getByRole('region', { name: 'Pending workloads' });
   for (const name of ['b-4-gg', 'c-4-gg'])
-    await expect(pending.getByRole('row').filter({ hasText: name })).toContainText('it is above quota');
+    await expect(pending.getByRole('row').filter({ hasText: name })).toContainText('so it cannot reclaim');
   const name = 'b-4-gg';
   await pending.getByRole('link', { name, exact: true }).click();
   const drawer = page.getByRole('complementary', { name: `Workload ${name}` });
@@ -131,7 +131,7 @@ test('the scenario of the report, from the page', async ({ berth, page }) => {
   await expect(drawer.getByRole('log')).toContainText('checkpoint');
   await expect(drawer.locator('mark').first()).toHaveText('checkpoint');
   await drawer.getByRole('tab', { name: 'Events' }).click();
-  await expect(drawer).toContainText('stops for team-d/d-');
+  await expect(drawer).toContainText('preempted by team-d/d-');
   await page.keyboard.press('Escape');
   await expect(drawer).toBeHidden();
 

@@ -48,15 +48,15 @@ test('what the server refuses is said beside the field', async ({ signedIn: page
   const form = page.getByRole('dialog');
   await form.getByLabel('Name', { exact: true }).fill('Not A Name');
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
-  await expect(form.getByText('Small letters, digits and dashes')).toBeVisible();
+  await expect(form.getByText('Use lower-case letters, digits and dashes')).toBeVisible();
   await form.getByLabel('Name', { exact: true }).fill('fine');
   await form.getByLabel('Image', { exact: true }).fill('no/such-image');
   await form.getByRole('button', { name: 'Submit', exact: true }).click();
   await expect(form.getByLabel('Image', { exact: true })).toHaveAttribute('aria-invalid', 'true');
   await form.getByLabel('Image', { exact: true }).fill('berth/quickstart');
-  await form.getByLabel('GPUs of each worker').fill('8');
-  await form.getByRole('button', { name: 'What would happen?' }).click();
-  await expect(form.getByRole('status')).toContainText('It would start at once on');
+  await form.getByLabel('GPUs per worker').fill('8');
+  await form.getByRole('button', { name: 'Dry run' }).click();
+  await expect(form.getByRole('status')).toContainText('It would start now on');
 });
 
 test('a page that an upgrade left behind reloads itself', async ({ berth, signedIn: page }) => {

@@ -143,6 +143,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/manifest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Download the manifest that installs Berth on a Kubernetes cluster */
+        get: operations["cluster_manifest"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes": {
         parameters: {
             query?: never;
@@ -174,7 +191,8 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /** Change the labels of a node */
+        patch: operations["nodes_label"];
         trace?: never;
     };
     "/api/v1/nodes/{name}/{action}": {
@@ -839,6 +857,21 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What a project or department has in the pool of a waiting workload. */
+        AccountNumbers: {
+            /** @description Its fair share. */
+            fair_share: components["schemas"]["GpuAmount"];
+            /** @description `project` or `department`. */
+            kind: string;
+            limit?: components["schemas"]["GpuAmount"] | null;
+            /** @description Its name. */
+            name: string;
+            quota?: components["schemas"]["GpuAmount"] | null;
+            /** @description GPUs in use, without elastic extras. */
+            used: components["schemas"]["GpuAmount"];
+            /** @description The part of these that cannot be preempted. */
+            used_non_preemptible: components["schemas"]["GpuAmount"];
+        };
         /** @description Something that somebody did, or tried. */
         AuditEntry: {
             /** @description What: the method and the route. */
@@ -899,6 +932,40 @@ export interface components {
             /** @description A file of the server's machine that is not there yet; an absolute path. */
             path: string;
         };
+        /** @description One cause that keeps a workload from the nodes. */
+        Blocked: {
+            /** @description What one worker, or all of them, ask for, where it is an amount. */
+            asked?: string | null;
+            /**
+             * @description `gpus`, `cpu`, `memory`, `node-size`, `node-cpu`, `node-memory`, `gpu-memory`, `gpu-model`, `cordoned`, `node-selector`,
+             *     `node-affinity`, `node-pool`, `pool-size`, `topology`, `apart`, `reservation`.
+             */
+            cause: string;
+            /** @description The most there is of it. */
+            most?: string | null;
+            /** @description The nodes it is about. */
+            nodes?: string[];
+            /** @description One sentence for people. */
+            text: string;
+        };
+        /**
+         * @description The place of a caller who shares the machine with the server. A process of that machine starts in this directory, with these
+         *     variables. A container does not, because it has files of its own. What the request itself says wins.
+         */
+        CallerPlace: {
+            /**
+             * @description Variables that lead to the caller's programs, such as `PATH` and `VIRTUAL_ENV`.
+             * @default {}
+             */
+            environment?: {
+                [key: string]: string;
+            };
+            /**
+             * @description The current directory of the caller.
+             * @default null
+             */
+            working_dir?: string | null;
+        };
         /** @description The installation as a whole. */
         Cluster: {
             /**
@@ -914,6 +981,11 @@ export interface components {
             gpus: components["schemas"]["GpuAmount"];
             /** @description GPUs that are given. */
             gpus_allocated: components["schemas"]["GpuAmount"];
+            /**
+             * @description Identifies the machine and the files that the server sees. A client with the same identity finds the same files at the same
+             *     paths. Absent in front of a cluster.
+             */
+            machine?: string | null;
             /** @description `embedded` or `kubernetes`. */
             mode: string;
             /**
@@ -938,6 +1010,7 @@ export interface components {
             running_count: number;
             /** @description Since when the server runs. */
             started_at: components["schemas"]["Timestamp"];
+            totals?: components["schemas"]["ClusterTotals"] | null;
             /** @description The release of the server. */
             version: string;
             /**
@@ -945,6 +1018,58 @@ export interface components {
              * @description Workloads that wait.
              */
             waiting_count: number;
+        };
+        /** @description Sums over the whole cluster, the same for every role. */
+        ClusterTotals: {
+            /** @description The nodes, by name. */
+            by_node: components["schemas"]["NodeTotals"][];
+            /** @description GPUs. */
+            gpus: components["schemas"]["GpuAmount"];
+            /** @description GPUs that are allocated. */
+            gpus_allocated: components["schemas"]["GpuAmount"];
+            /** @description GPUs that are not allocated, on nodes that take work. */
+            gpus_free: components["schemas"]["GpuAmount"];
+            /** @description Allocated GPUs whose workloads are known to leave them idle. */
+            gpus_idle: components["schemas"]["GpuAmount"];
+            /**
+             * Format: int64
+             * @description Allocated GPUs whose utilisation is unknown.
+             */
+            gpus_unknown: number;
+            /**
+             * Format: int64
+             * @description Nodes.
+             */
+            nodes: number;
+            /**
+             * Format: int64
+             * @description Nodes that take work.
+             */
+            nodes_ready: number;
+            /**
+             * Format: int64
+             * @description Workloads that wait for GPUs: queued, stopped for others, or waiting for their next attempt.
+             */
+            pending_count: number;
+            /** @description GPUs that those ask for. */
+            pending_gpus: components["schemas"]["GpuAmount"];
+            /**
+             * Format: int64
+             * @description Workloads that run or are about to.
+             */
+            running_count: number;
+            /** @description Unfinished workloads by status. */
+            statuses: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description Workloads that are suspended.
+             */
+            suspended_count: number;
+            utilisation?: components["schemas"]["Percent"] | null;
+            /** @description Where the utilisation comes from. */
+            utilisation_source?: components["schemas"]["UtilisationSource"];
         };
         /**
          * @description What went wrong, as a program tells it apart.
@@ -1011,6 +1136,24 @@ export interface components {
             unset?: string[];
             /** @default null */
             weight?: components["schemas"]["GpuAmount"] | null;
+        };
+        /** @description One GPU, without the names of the workloads on it. */
+        DeviceTotals: {
+            /** @description The part of it that is allocated: 0 for a free device, 1 for a full one. */
+            allocated: components["schemas"]["GpuAmount"];
+            /**
+             * Format: int32
+             * @description Its position on the node.
+             */
+            index: number;
+            utilisation?: components["schemas"]["Percent"] | null;
+            /** @description Where the utilisation comes from. */
+            utilisation_source: components["schemas"]["UtilisationSource"];
+            /**
+             * Format: int64
+             * @description Workloads that have a share of it.
+             */
+            workloads: number;
         };
         /** @description How busy a device is. */
         DeviceUse: {
@@ -1140,6 +1283,55 @@ export interface components {
             /** @description As `project/name`. */
             workload: string;
         };
+        /** @description What workloads of a project hold that the caller may not list. */
+        HeldByProject: {
+            /** @description GPUs they hold on nodes the waiting workload may use. */
+            gpus: components["schemas"]["GpuAmount"];
+            /** @description The project. */
+            project: string;
+            /**
+             * Format: int64
+             * @description How many workloads.
+             */
+            workloads: number;
+        };
+        /** @description One index of a sweep. */
+        IndexView: {
+            /**
+             * Format: int32
+             * @description How often it was started.
+             */
+            attempts: number;
+            ended_at?: components["schemas"]["Timestamp"] | null;
+            /**
+             * Format: int32
+             * @description The exit code of its last attempt.
+             */
+            exit_code?: number | null;
+            /**
+             * Format: int32
+             * @description Which, from zero.
+             */
+            index: number;
+            /**
+             * Format: int32
+             * @description The run in which that was; its log is that of this run and worker.
+             */
+            run?: number | null;
+            /**
+             * Format: int32
+             * @description The signal that ended its last attempt.
+             */
+            signal?: number | null;
+            started_at?: components["schemas"]["Timestamp"] | null;
+            /** @description Where it stands. */
+            status: components["schemas"]["Status"];
+            /**
+             * Format: int32
+             * @description The worker that ran it last.
+             */
+            worker?: number | null;
+        };
         /**
          * @description The kind of work, which sets its defaults.
          * @enum {string}
@@ -1199,8 +1391,30 @@ export interface components {
             pool: string;
             /** @description Whether it takes part. */
             state: components["schemas"]["NodeState"];
+            utilisation?: components["schemas"]["Percent"] | null;
+            utilisation_source?: components["schemas"]["UtilisationSource"] | null;
             /** @description Workloads with a place on it, as `project/name`. */
             workloads: string[];
+        };
+        /** @description A change of a node's labels. Either all of it happens, or nothing. */
+        NodeLabels: {
+            /**
+             * @description Whether a label that has another value is changed; otherwise that is an error.
+             * @default false
+             */
+            overwrite?: boolean;
+            /**
+             * @description Labels to remove.
+             * @default []
+             */
+            remove?: string[];
+            /**
+             * @description Labels to set.
+             * @default {}
+             */
+            set?: {
+                [key: string]: string;
+            };
         };
         /** @description Nodes, by name. */
         NodeList: {
@@ -1212,12 +1426,44 @@ export interface components {
          * @enum {string}
          */
         NodeState: "Ready" | "Cordoned" | "Draining";
+        /** @description One node. */
+        NodeTotals: {
+            /** @description Its GPUs. */
+            devices: components["schemas"]["DeviceTotals"][];
+            /** @description GPUs it has. */
+            gpus: components["schemas"]["GpuAmount"];
+            /** @description GPUs that are allocated. */
+            gpus_allocated: components["schemas"]["GpuAmount"];
+            /** @description Its name. */
+            name: string;
+            /** @description Whether it takes work. */
+            state: components["schemas"]["NodeState"];
+            utilisation?: components["schemas"]["Percent"] | null;
+            /** @description Where the utilisation comes from. */
+            utilisation_source: components["schemas"]["UtilisationSource"];
+        };
+        /**
+         * Format: double
+         * @description Percent, with up to six decimals.
+         * @example 18.4
+         */
+        Percent: number;
         /** @description What a submission would do; nothing was changed. */
         Preview: {
-            /** @description Workloads that would be stopped for it, as `project/name`. */
+            /** @description Changes of the request with which it would start at once, cheapest first. */
+            changes?: components["schemas"]["SuggestedChange"][];
+            /** @description Workloads that would be stopped for it, as `project/name`; those that the caller may list. */
             evicts: string[];
+            /** @description So many that the caller may not list, by project. */
+            evicts_others?: {
+                [key: string]: number;
+            };
             /** @description Nodes it would start on. */
             nodes: string[];
+            /** @description The program it would run, for a process of the server's machine. */
+            program?: string | null;
+            /** @description The user and group of the machine it would run as, as `UID:GID`; absent for those of the server. */
+            run_as?: string | null;
             /** @description Whether it would start at once, or as soon as those who must leave have left. */
             starts: boolean;
             /** @description Why it would wait, if it would. */
@@ -1225,6 +1471,8 @@ export interface components {
             wakes_at?: components["schemas"]["Timestamp"] | null;
             /** @description What the person should know. */
             warnings?: string[];
+            /** @description Where it would start; absent for the workload's own folder. */
+            working_dir?: string | null;
         };
         /**
          * @description A priority by number, or by one of the names `very-low` (10), `low` (25), `medium` (50), `medium-high` (75), `high`
@@ -1305,8 +1553,13 @@ export interface components {
              */
             steps?: number | null;
             /**
+             * @description Throughput in samples per second, as it was written.
+             * @default null
+             */
+            throughput?: string | null;
+            /**
              * Format: int32
-             * @description How busy its GPUs are, in percent.
+             * @description Utilisation of its GPUs in percent, as it reported in the last minute of its present run.
              * @default null
              */
             utilisation?: number | null;
@@ -1317,6 +1570,7 @@ export interface components {
             allocated: components["schemas"]["GpuAmount"];
             /** @description GPUs of work that cannot be preempted. */
             allocated_non_preemptible: components["schemas"]["GpuAmount"];
+            created_at?: components["schemas"]["Timestamp"] | null;
             /** @description Its fair share now. */
             fair_share: components["schemas"]["GpuAmount"];
             /** @description Its name. */
@@ -1435,10 +1689,39 @@ export interface components {
             /** @default null */
             weight?: components["schemas"]["GpuAmount"] | null;
         };
-        /** @description What would start it now; each was tried before it was named. */
+        /** @description The position of a waiting workload in the order of starts. */
+        QueueNumbers: {
+            /** @description The workloads of its project before it, first first; ten at most. */
+            ahead?: string[];
+            /** @description Those heads that the caller may list, as `project/name`; ten at most. */
+            heads_ahead?: string[];
+            /**
+             * Format: int64
+             * @description How many heads of other projects come before it.
+             */
+            heads_ahead_count: number;
+            /**
+             * Format: int64
+             * @description From 1, in its project: by priority, then submission. Work that can never start, or that a limit or quota bars, is not
+             *     counted.
+             */
+            position: number;
+            /** @description Projects of those heads that the caller may not list. */
+            projects_ahead?: string[];
+            /**
+             * Format: int64
+             * @description Waiting workloads of its project, counted in the same way.
+             */
+            waiting: number;
+        };
+        /** @description What others could do to start it now; each was tried before it was named. */
         Remedies: {
-            /** @description These workloads end, as `project/name`. */
+            /** @description These workloads end, as `project/name`; those that the caller may list. */
             end: string[];
+            /** @description So many workloads end that the caller may not list, by project. */
+            end_others?: {
+                [key: string]: number;
+            };
             /** @description Limits of these accounts are lifted, as `project NAME` or `department NAME`. */
             lift_limits: string[];
             /** @description Quotas of these accounts grow to this much. */
@@ -1504,6 +1787,12 @@ export interface components {
              */
             steps?: number | null;
             /**
+             * Format: double
+             * @description Throughput in samples per second.
+             * @default null
+             */
+            throughput?: number | null;
+            /**
              * Format: int32
              * @description How busy its GPUs are, in percent.
              * @default null
@@ -1511,6 +1800,20 @@ export interface components {
             utilisation?: number | null;
         } & {
             [key: string]: string;
+        };
+        /** @description What a waiting workload asks for. */
+        Requested: {
+            cpu?: components["schemas"]["CoresAmount"] | null;
+            /** @description Accepted GPU models; empty accepts all. */
+            gpu_models?: string[];
+            /** @description GPUs of all workers that must start together. */
+            gpus: components["schemas"]["GpuAmount"];
+            memory?: components["schemas"]["MemoryAmount"] | null;
+            /**
+             * Format: int32
+             * @description Workers that must start together.
+             */
+            workers: number;
         };
         /**
          * @description Who starts again when a worker fails.
@@ -1549,6 +1852,13 @@ export interface components {
             name: string;
             /** @description The points, oldest first. */
             points: components["schemas"]["SeriesPoint"][];
+            /**
+             * Format: int64
+             * @description `mean`, `min` and `max` are integers; divided by this they are in the unit.
+             */
+            scale?: number | null;
+            /** @description The unit of the values once they are divided by `scale`: `gpus`, `percent`, `workloads` or `bytes`. */
+            unit?: string;
         };
         /** @description The names of all series. */
         SeriesList: {
@@ -1561,17 +1871,17 @@ export interface components {
             at: components["schemas"]["Timestamp"];
             /**
              * Format: int64
-             * @description The largest, in millionths.
+             * @description The largest value since the point before, or in the span.
              */
             max: number;
             /**
              * Format: int64
-             * @description The value, or the mean, in millionths.
+             * @description The value at that moment, or the mean over the span. Divide it by the `scale` of the series.
              */
             mean: number;
             /**
              * Format: int64
-             * @description The smallest, in millionths.
+             * @description The smallest value since the point before, or in the span.
              */
             min: number;
         };
@@ -1636,6 +1946,21 @@ export interface components {
             warnings?: string[];
             /** @description The workload as it stands. */
             workload: components["schemas"]["Workload"];
+        };
+        /** @description A change of the request with which the workload would start now. The scheduler planned it before it was named. */
+        SuggestedChange: {
+            /** @description `gpu-model`, `node-pool`, `node-selector`, `cpu`, `memory`, `preemptible`, `min-workers`, `workers`, `gpus`. */
+            kind: string;
+            /** @description Options of `berth submit` to give instead, such as `-g 2`; empty where one is left out. */
+            options: string;
+            /** @description Workloads that would be stopped or moved for it by the rules, as `project/name`; those that the caller may list. */
+            stops?: string[];
+            /** @description So many that the caller may not list, by project. */
+            stops_others?: {
+                [key: string]: number;
+            };
+            /** @description One sentence for people. */
+            text: string;
         };
         /** @description One worker. */
         TaskView: {
@@ -1708,6 +2033,18 @@ export interface components {
             /** @description For whom; the caller when absent. */
             user?: string | null;
         };
+        /** @description What the nodes have that a waiting workload may use: ready nodes of its pool with its labels and GPU models. */
+        UsableNodes: {
+            /** @description Free GPUs of these. GPUs of workloads that are stopping count as free. */
+            free: components["schemas"]["GpuAmount"];
+            /** @description Their GPUs. */
+            gpus: components["schemas"]["GpuAmount"];
+            /**
+             * Format: int64
+             * @description How many nodes.
+             */
+            nodes: number;
+        };
         /** @description A user. */
         User: {
             /**
@@ -1739,6 +2076,11 @@ export interface components {
             /** @description The name. */
             name: string;
         };
+        /**
+         * @description Where a utilisation comes from.
+         * @enum {string}
+         */
+        UtilisationSource: "measured" | "reported" | "mixed" | "free" | "unknown";
         /** @description A named folder that workloads share. */
         Volume: {
             /** @description When it was made. */
@@ -1802,6 +2144,7 @@ export interface components {
                 allocated: components["schemas"]["GpuAmount"];
                 /** @description GPUs of work that cannot be preempted. */
                 allocated_non_preemptible: components["schemas"]["GpuAmount"];
+                created_at?: components["schemas"]["Timestamp"] | null;
                 /** @description Its fair share now. */
                 fair_share: components["schemas"]["GpuAmount"];
                 /** @description Its name. */
@@ -1838,21 +2181,33 @@ export interface components {
         };
         /** @description Why a workload waits, or that it does not. */
         Why: {
-            /** @description Who holds what it needs, largest first. */
+            /** @description Its project, and each department above it that has a quota or a limit. */
+            accounts?: components["schemas"]["AccountNumbers"][];
+            /** @description What keeps it from the nodes. When one cause alone does, all such causes; otherwise causes that do together. */
+            blocked_by?: components["schemas"]["Blocked"][];
+            /** @description What its owner can change to start it now, cheapest first; three at most. */
+            changes?: components["schemas"]["SuggestedChange"][];
+            /** @description Who holds what it needs, largest first; those that the caller may list. */
             held_by: components["schemas"]["Held"][];
-            /** @description The numbers, by name. */
+            /** @description What others hold that the caller may not list, by project. */
+            held_by_projects?: components["schemas"]["HeldByProject"][];
+            /** @description The numbers of the rule, by name. */
             numbers: {
                 [key: string]: string;
             };
+            preempted?: components["schemas"]["Eviction"] | null;
+            queue?: components["schemas"]["QueueNumbers"] | null;
             remedy?: components["schemas"]["Remedies"] | null;
+            requested?: components["schemas"]["Requested"] | null;
             /**
              * @description The rule that holds it: `never`, `limit`, `non-preemptible-quota`, `no-borrowing`, `no-capacity`, `minimum-run`,
              *     `patience`, `leaving`, `ready`; `suspended`, `back-off`; or how it stands when it does not wait.
              */
             rule: string;
-            /** @description One sentence for people, with the numbers. */
+            /** @description One sentence or a few for people, with the numbers. */
             text: string;
             until?: components["schemas"]["Timestamp"] | null;
+            usable?: components["schemas"]["UsableNodes"] | null;
             /** @description Whether it waits at all. */
             waits: boolean;
             /** @description As `project/name`. */
@@ -1879,6 +2234,8 @@ export interface components {
              */
             id: number;
             idle_since?: components["schemas"]["Timestamp"] | null;
+            /** @description The indices of a sweep, when one workload is asked for. At most 1000, those that succeeded or wait are left out first. */
+            indices?: components["schemas"]["IndexView"][];
             /** @description Its kind. */
             kind: components["schemas"]["KindName"];
             /** @description One sentence about that, when there is something to say. */
@@ -1900,6 +2257,12 @@ export interface components {
             progress?: components["schemas"]["ProgressView"] | null;
             /** @description Who owns it. */
             project: string;
+            /**
+             * Format: int64
+             * @description Seconds for which it ran, in all runs that are over: time in the queue does not count. While it runs, add the time since
+             *     `running_since`.
+             */
+            ran_secs?: number | null;
             /** @description What was asked for. Values of the environment are left out of lists. */
             request: components["schemas"]["WorkloadRequest"];
             running_since?: components["schemas"]["Timestamp"] | null;
@@ -1955,6 +2318,8 @@ export interface components {
              * @default null
              */
             backoff_limit?: number | null;
+            /** @default null */
+            caller?: components["schemas"]["CallerPlace"] | null;
             /**
              * @description Runs instead of what the image would run.
              * @default []
@@ -2162,7 +2527,7 @@ export interface components {
              */
             workers?: number | null;
             /**
-             * @description Where the command starts.
+             * @description Where the command starts; an absolute path. The workload's own folder when absent, in a container what the image says.
              * @default null
              */
             working_dir?: string | null;
@@ -2487,6 +2852,13 @@ export interface operations {
                 objects?: boolean;
                 /** @description Whether a stream also carries what is noted for charts, as it is noted: events `samples` without a place in the log. */
                 samples?: boolean;
+                /**
+                 * @description Whether a stream also carries the totals of the cluster: an event `totals` when it begins and after each change, without a place
+                 *     in the log. At most four in a second.
+                 */
+                totals?: boolean;
+                /** @description With `totals`: after the first, `by_node` has only the nodes that changed since the last. */
+                changed_nodes?: boolean;
             };
             header?: never;
             path?: never;
@@ -2529,6 +2901,13 @@ export interface operations {
                 objects?: boolean;
                 /** @description Whether a stream also carries what is noted for charts, as it is noted: events `samples` without a place in the log. */
                 samples?: boolean;
+                /**
+                 * @description Whether a stream also carries the totals of the cluster: an event `totals` when it begins and after each change, without a place
+                 *     in the log. At most four in a second.
+                 */
+                totals?: boolean;
+                /** @description With `totals`: after the first, `by_node` has only the nodes that changed since the last. */
+                changed_nodes?: boolean;
             };
             header?: never;
             path?: never;
@@ -2542,6 +2921,40 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": components["schemas"]["Event"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cluster_manifest: {
+        parameters: {
+            query: {
+                /** @description The name of the cluster. */
+                cluster: string;
+                /** @description The namespace to install into; `berth-system` when absent. */
+                namespace?: string;
+                /** @description The image of operator and server; the one of this release when absent. */
+                image?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/yaml": string;
                 };
             };
             "4XX": {
@@ -2591,6 +3004,39 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    nodes_label: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeLabels"];
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -3620,6 +4066,8 @@ export interface operations {
                 node?: string;
                 /** @description Only unfinished (`false`), only finished (`true`), or both (absent). Deleted ones are listed with `status=Deleted`. */
                 finished?: boolean;
+                /** @description Whether deleted ones are listed too, among the finished. */
+                deleted?: boolean;
                 /** @description Of the finished, only those that ended at this time or later. */
                 ended_after?: string;
                 /** @description Rows of a page; 1000 at most, 500 when absent. */
@@ -3919,6 +4367,8 @@ export interface operations {
             query?: {
                 /** @description Of this worker; 0 when absent. */
                 rank?: number;
+                /** @description Of this index of a sweep: of its last attempt. Not together with `rank` or `run`. */
+                index?: number;
                 /** @description Of this run; the newest when absent. */
                 run?: number;
                 /** @description Only the last lines. */

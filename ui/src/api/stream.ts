@@ -1,7 +1,7 @@
 // Server-Sent Events over fetch: unlike an EventSource it can send the key of this page, and tells a refusal from a
 // lost connection.
 import { ask, withQuery } from './client.ts';
-import type { Event, Samples } from './types.ts';
+import type { ClusterTotals, Event, Samples } from './types.ts';
 
 /** The server says something at least every 15 s. */
 const SILENCE_MAX_MS = 40_000;
@@ -9,6 +9,7 @@ const SILENCE_MAX_MS = 40_000;
 export interface Told {
   event: (event: Event) => void;
   samples: (samples: Samples) => void;
+  totals: (totals: ClusterTotals) => void;
   open: () => void;
 }
 
@@ -16,7 +17,13 @@ export interface Told {
 export async function follow(after: number, told: Told, signal: AbortSignal): Promise<void> {
   const silence = new AbortController();
   const either = AbortSignal.any([signal, silence.signal]);
-  const path = withQuery('/events/stream', { after, objects: true, samples: true });
+  const path = withQuery('/events/stream', {
+    after,
+    objects: true,
+    samples: true,
+    totals: true,
+    changed_nodes: true,
+  });
   const response = await ask('GET', path, undefined, either);
   told.open();
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -51,5 +58,6 @@ function deliver(block: string, told: Told) {
   if (data.length === 0) return;
   const body = JSON.parse(data.join('\n'));
   if (kind === 'samples') told.samples(body as Samples);
+  else if (kind === 'totals') told.totals(body as ClusterTotals);
   else told.event(body as Event);
 }

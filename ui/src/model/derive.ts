@@ -1,5 +1,6 @@
-// Numbers that follow from the list of workloads. Each is worked out once per list.
-import type { Node, Samples, Workload } from '../api/types.ts';
+// What follows from the list of workloads, worked out once per list. It has no sums over the cluster: a person sees a part of the
+// workloads, so sums come from the server.
+import type { Workload } from '../api/types.ts';
 import { isFinal, isPlaced, isWaiting } from './status.ts';
 
 /** A share of a device, and who has it. */
@@ -8,19 +9,6 @@ export interface Holding {
   share: number;
   /** It was told to stop, and has not left yet. */
   leaves: boolean;
-}
-
-export interface Totals {
-  allocated: number;
-  /** GPUs of work that is known to leave them idle. */
-  idle: number;
-  running: number;
-  waiting: number;
-  suspended: number;
-}
-
-export interface OfProject extends Totals {
-  waitingGpus: number;
 }
 
 type All = ReadonlyMap<number, Workload>;
@@ -42,38 +30,6 @@ export const unfinished = once(all => [...all.values()].filter(workload => !isFi
 export const running = once(all => unfinished(all).filter(isPlaced));
 
 export const pending = once(all => unfinished(all).filter(isWaiting));
-
-export const byProject = once(all => {
-  const found = new Map<string, OfProject>();
-  for (const workload of unfinished(all)) {
-    let of = found.get(workload.project);
-    if (of === undefined) {
-      of = { allocated: 0, idle: 0, running: 0, waiting: 0, suspended: 0, waitingGpus: 0 };
-      found.set(workload.project, of);
-    }
-    of.allocated = sum(of.allocated, workload.gpus_allocated);
-    if (workload.idle_since) of.idle = sum(of.idle, workload.gpus_allocated);
-    if (isPlaced(workload)) of.running += 1;
-    if (workload.status === 'Suspended') of.suspended += 1;
-    if (isWaiting(workload)) {
-      of.waiting += 1;
-      of.waitingGpus = sum(of.waitingGpus, workload.gpus_requested);
-    }
-  }
-  return found;
-});
-
-export const totals = once(all => {
-  const total: Totals = { allocated: 0, idle: 0, running: 0, waiting: 0, suspended: 0 };
-  for (const of of byProject(all).values()) {
-    total.allocated = sum(total.allocated, of.allocated);
-    total.idle = sum(total.idle, of.idle);
-    total.running += of.running;
-    total.waiting += of.waiting;
-    total.suspended += of.suspended;
-  }
-  return total;
-});
 
 /** What was worked out before. A node on which nothing changed keeps its object, so that whoever shows it need not paint again. */
 let before: ReadonlyMap<string, ReadonlyMap<number, Holding[]>> = new Map();
@@ -118,39 +74,12 @@ function isSame(a: ReadonlyMap<number, Holding[]>, b: ReadonlyMap<number, Holdin
   return true;
 }
 
-/** GPUs of a node that are given, without what is leaving. */
-export function allocatedOn(devices: ReadonlyMap<number, Holding[]> | undefined) {
-  let allocated = 0;
-  for (const on of devices?.values() ?? []) {
-    for (const holding of on) if (!holding.leaves) allocated = sum(allocated, holding.share);
-  }
-  return allocated;
-}
-
 /** Amounts have six decimals; their sums have too. */
 export function sum(a: number, b: number) {
   return Math.round((a + b) * 1e6) / 1e6;
 }
 
-/** How busy the GPUs of a node are, in percent: as they say themselves, or else whoever is on them; null when nobody says. */
-export function busyOf(
-  node: Node,
-  on: ReadonlyMap<number, Holding[]> | undefined,
-  samples: Samples | null,
-): number | null {
-  const noted = samples?.values[`gpu_utilisation/${node.name}`];
-  if (noted !== undefined && node.devices.some(device => device.usage?.source === 'nvml')) return noted / 1e6;
-  let busy = 0;
-  let known = 0;
-  let held = 0;
-  for (const { workload, share } of [...(on?.values() ?? [])].flat()) {
-    held += share;
-    const told = workload.progress?.utilisation;
-    if (told == null) continue;
-    busy += told * share;
-    known += share;
-  }
-  if (held === 0) return 0;
-  // Of what is held and told; what is free is not busy.
-  return known === 0 ? null : (busy / known) * (held / node.devices.length);
+/** What a workload reports of its GPUs, while it runs; what it reported before its end says nothing about now. */
+export function utilisationOf(workload: Workload): number | null {
+  return workload.status === 'Running' ? (workload.progress?.utilisation ?? null) : null;
 }

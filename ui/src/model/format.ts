@@ -47,6 +47,17 @@ export function exact(at: string | number): string {
   return EXACT.format(typeof at === 'number' ? at : Date.parse(at));
 }
 
+const DAY = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: '2-digit', day: '2-digit' });
+
+export function day(at: string): string {
+  return DAY.format(Date.parse(at));
+}
+
+/** A choice of labels as people write it: `LABEL=VALUE`. */
+export function selectorText(map: Record<string, string[]> | null | undefined): string[] {
+  return Object.entries(map ?? {}).flatMap(([label, values]) => values.map(value => `${label}=${value}`));
+}
+
 /** GPU-seconds as GPU-hours, or less. */
 export function gpuTime(secs: number): string {
   if (secs < 120) return `${Math.round(secs)} GPU-s`;
@@ -58,20 +69,41 @@ export function plural(count: number, word: string, many = `${word}s`): string {
   return `${count.toLocaleString('en')} ${count === 1 ? word : many}`;
 }
 
-/** How long it has been running, or ran. */
+/** How long it ran in all its runs; time in the queue does not count. */
 export function runTime(workload: Workload, now: number): number | null {
-  if (workload.running_since) return now - Date.parse(workload.running_since);
+  const before = (workload.ran_secs ?? 0) * 1000;
+  if (workload.running_since) return before + now - Date.parse(workload.running_since);
+  if (workload.ran_secs != null) return before;
   if (workload.ended && workload.started_at)
     return Date.parse(workload.ended.at) - Date.parse(workload.started_at);
   return null;
 }
 
-/** How long it waits, since it was last stopped for others if it was; or how long it waited for its first start. */
+/** A number as a person reads it: four digits that count, so that `0.013888888` is `0.01389`. */
+export function short(value: number): string {
+  if (!Number.isFinite(value) || Number.isInteger(value)) return String(value);
+  return String(Number(value.toPrecision(4)));
+}
+
+/** How long it waits, since its last preemption if there was one; or how long it waited in all. */
 export function waitTime(workload: Workload, now: number): number {
   const submitted = Date.parse(workload.submitted_at);
   if (isWaiting(workload)) return now - Date.parse(workload.evictions?.[0]?.at ?? workload.submitted_at);
+  const until = workload.ended ? Date.parse(workload.ended.at) : now;
+  // What it did not run it waited; a restart in between is a moment.
+  if (workload.ran_secs != null && workload.started_at)
+    return Math.max(
+      Date.parse(workload.started_at) - submitted,
+      until - submitted - (runTime(workload, now) ?? 0),
+    );
   if (workload.started_at) return Date.parse(workload.started_at) - submitted;
   return (workload.ended ? Date.parse(workload.ended.at) : now) - submitted;
+}
+
+/** The image it was submitted with; none for a command of the machine itself. */
+export function imageOf(workload: Workload): string {
+  const { image } = workload.request;
+  return image === 'host' ? '' : (image ?? '');
 }
 
 /** Nodes it is on, each once. */

@@ -3,10 +3,12 @@ import { call, Failure, get, hasKey, keepKey, serverNow, withQuery, workloadPath
 import { follow } from '../api/stream.ts';
 import type {
   Cluster,
+  ClusterTotals,
   Department,
   Event,
   Node,
   Project,
+  Samples,
   Session,
   WhoAmI,
   Workload,
@@ -89,8 +91,19 @@ async function keepFresh(signal: AbortSignal) {
         change({ connection: { state: 'live' } });
         void refresh('owners');
         void refresh('nodes');
+        // After an upgrade it is another server.
+        get<Cluster>('/cluster', signal).then(
+          cluster => change({ cluster }),
+          () => {},
+        );
       };
-      await follow(cursor, { event: take, samples: samples => change({ samples }), open }, signal);
+      const told = {
+        event: take,
+        samples: (samples: Samples) => change({ samples }),
+        totals: (totals: ClusterTotals) => change({ totals: withNodes(totals) }),
+        open,
+      };
+      await follow(cursor, told, signal);
     } catch (error) {
       if (signal.aborted) return;
       // What the cursor names is not kept any more: list again, and follow from there.
@@ -145,13 +158,21 @@ async function list(signal: AbortSignal) {
     if (first) {
       const { user, roles } = who;
       if (isNewest.owners())
-        change({ user, roles, cluster, projects: projects.items, departments: departments.items });
+        change({
+          user,
+          roles,
+          cluster,
+          totals: cluster.totals ?? now().totals,
+          projects: projects.items,
+          departments: departments.items,
+        });
       if (isNewest.nodes()) change({ nodes: nodes.items });
       change({ phase: 'ready', workloads: new Map(workloads) });
     }
     first = false;
   } while (next);
-  const finished = await get<WorkloadList>(withQuery('/workloads', { finished: true, limit: 500 }), signal);
+  const path = withQuery('/workloads', { finished: true, deleted: true, limit: 500 });
+  const finished = await get<WorkloadList>(path, signal);
   for (const workload of finished.items) workloads.set(workload.id, workload);
   older = finished.next ?? null;
   const events = await get<{ items: Event[] }>(withQuery('/events', { last: 1000 }), signal).catch(() => ({
@@ -169,7 +190,7 @@ async function list(signal: AbortSignal) {
 export async function loadOlder() {
   if (older === null) return;
   const page = await get<WorkloadList>(
-    withQuery('/workloads', { finished: true, limit: 500, cursor: older }),
+    withQuery('/workloads', { finished: true, deleted: true, limit: 500, cursor: older }),
   );
   const workloads = new Map(now().workloads);
   for (const workload of page.items) workloads.set(workload.id, workload);
@@ -195,11 +216,8 @@ function showLot() {
   let decisions = known.decisions;
   for (const event of events) {
     const workload = event.now;
-    if (event.workload_id != null && event.kind === 'hidden') workloads.delete(event.workload_id);
-    else if (workload) {
-      if (workload.status === 'Deleted') workloads.delete(workload.id);
-      else workloads.set(workload.id, workload);
-    }
+    if (workload) workloads.set(workload.id, workload);
+    else if (event.workload_id != null && event.kind === 'hidden') workloads.delete(event.workload_id);
     if (event.kind.startsWith('node')) stale.add('nodes');
     if (!QUIET.has(event.kind)) {
       stale.add('owners');
@@ -257,24 +275,38 @@ function question(what: 'owners' | 'nodes'): () => boolean {
   };
 }
 
+/** Later totals of a stream have only the nodes that changed. */
+function withNodes(totals: ClusterTotals): ClusterTotals {
+  const nodes = new Map(now().totals?.by_node.map(node => [node.name, node]));
+  for (const node of totals.by_node) nodes.set(node.name, node);
+  return { ...totals, by_node: [...nodes.values()] };
+}
+
+/** Nodes that did not change stay the same objects, so that their cards need no repaint. */
+function kept(nodes: Node[]): Node[] {
+  const before = new Map(now().nodes.map(node => [node.name, node]));
+  return nodes.map(node => {
+    const known = before.get(node.name);
+    return known && JSON.stringify(known) === JSON.stringify(node) ? known : node;
+  });
+}
+
 export async function refresh(what: 'owners' | 'nodes') {
   const signal = running?.signal;
   const isNewest = question(what);
   try {
     if (what === 'nodes') {
       const nodes = await get<{ items: Node[] }>('/nodes', signal);
-      if (isNewest()) change({ nodes: nodes.items });
+      if (isNewest()) change({ nodes: kept(nodes.items) });
       return;
     }
-    const [projects, departments, cluster, who] = await Promise.all([
+    const [projects, departments, who] = await Promise.all([
       get<{ items: Project[] }>('/projects', signal),
       get<{ items: Department[] }>('/departments', signal),
-      get<Cluster>('/cluster', signal),
       get<WhoAmI>('/whoami', signal),
     ]);
     const { user, roles } = who;
-    if (isNewest())
-      change({ projects: projects.items, departments: departments.items, cluster, user, roles });
+    if (isNewest()) change({ projects: projects.items, departments: departments.items, user, roles });
   } catch {
     // The stream notices when the server is gone, and everything is asked for again then.
   }
@@ -294,8 +326,7 @@ export function submitted(workload: Workload) {
 
 function show(workload: Workload) {
   const workloads = new Map(now().workloads);
-  if (workload.status === 'Deleted') workloads.delete(workload.id);
-  else workloads.set(workload.id, workload);
+  workloads.set(workload.id, workload);
   change({ workloads });
 }
 

@@ -36,12 +36,12 @@ export const PARTS = {
       ...shape.text,
       read: text => {
         if (!/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(text))
-          throw new shape.Wrong('Small letters, digits and dashes, not at the ends');
+          throw new shape.Wrong('Use lower-case letters, digits and dashes, not at the ends');
         return text;
       },
       words: (_, name) => [quoted(name)],
     },
-    placeholder: 'made up when empty',
+    placeholder: 'generated when empty',
   },
   project: { label: 'Project', flag: '-p', shape: shape.choice() },
   image: {
@@ -52,10 +52,18 @@ export const PARTS = {
     mono: true,
   },
   gpus: {
-    label: 'GPUs of each worker',
+    label: 'GPUs per worker',
     flag: '-g',
-    shape: shape.amount,
-    hint: 'A whole number, or a fraction of one such as 0.5',
+    shape: {
+      ...shape.amount,
+      read: text => {
+        const value = shape.amount.read(text);
+        if (value > 1 && !Number.isInteger(value))
+          throw new shape.Wrong('Whole GPUs, or a fraction below 1 such as 0.5');
+        return value;
+      },
+    },
+    hint: 'A whole number, or a fraction below 1 such as 0.5',
   },
   kind: {
     label: 'Type',
@@ -74,20 +82,20 @@ export const PARTS = {
     options: KINDS,
   },
   preemptible: {
-    label: 'May borrow, and may be preempted',
+    label: 'Preemptible',
     flag: '--preemptible',
     // That training may not is said by the API alone.
     shape: { ...shape.check, read: text => text === 'yes', write: value => (value ? 'yes' : 'no') },
   },
   workers: { label: 'Workers', flag: '--workers', shape: shape.whole(1), placeholder: '1' },
   min_workers: {
-    label: 'Of them must start together',
+    label: 'Minimum workers',
     flag: '--min-workers',
     shape: shape.whole(1),
     placeholder: 'all',
   },
   framework: {
-    label: 'Started by',
+    label: 'Launcher',
     flag: '--framework',
     shape: shape.choice(),
     options: [
@@ -107,12 +115,12 @@ export const PARTS = {
     ],
   },
   completions: {
-    label: 'Run it so many times',
+    label: 'Completions',
     flag: '--completions',
     shape: shape.whole(1),
-    hint: 'Each time with another BERTH_INDEX',
+    hint: 'Runs in all, each with its own BERTH_INDEX',
   },
-  parallelism: { label: 'So many of these at once', flag: '--parallelism', shape: shape.whole(1) },
+  parallelism: { label: 'Parallelism', flag: '--parallelism', shape: shape.whole(1) },
   priority: {
     label: 'Priority',
     flag: '--priority',
@@ -140,7 +148,7 @@ export const PARTS = {
     placeholder: '8Gi',
   },
   gpu_devices: {
-    label: 'Devices to take so much of',
+    label: 'Devices per worker',
     flag: '--gpu-devices',
     shape: shape.whole(1),
     placeholder: '1',
@@ -151,7 +159,7 @@ export const PARTS = {
   large_shm: { label: 'Large shared memory', flag: '--large-shm', shape: shape.check },
   node_pool: { label: 'Node pool', flag: '--node-pool', shape: shape.text, placeholder: 'default' },
   node_selector: {
-    label: 'Labels of nodes',
+    label: 'Node labels',
     flag: '--node-selector',
     shape: shape.pairs('LABEL=VALUE'),
     placeholder: 'rack=r1',
@@ -169,7 +177,7 @@ export const PARTS = {
     shape: shape.text,
     placeholder: 'node, or a label',
   },
-  spread: { label: 'Workers go to as many nodes as possible', flag: '--spread', shape: shape.check },
+  spread: { label: 'Spread workers over nodes', flag: '--spread', shape: shape.check },
   apart: { label: 'No two workers on one node', flag: '--apart', shape: shape.check },
   environment: {
     label: 'Environment',
@@ -179,8 +187,8 @@ export const PARTS = {
     mono: true,
   },
   working_dir: { label: 'Working folder', flag: '--working-dir', shape: shape.text, mono: true },
-  tty: { label: 'A terminal that people can join', flag: '--tty', shape: shape.check },
-  stdin: { label: 'Reads what they type', flag: '--stdin', shape: shape.check },
+  tty: { label: 'Allocate a terminal', flag: '--tty', shape: shape.check },
+  stdin: { label: 'Attach stdin', flag: '--stdin', shape: shape.check },
   run_as: {
     label: 'Runs as',
     flag: '--run-as',
@@ -199,16 +207,16 @@ export const PARTS = {
       { value: 'docker', text: 'Docker or Podman' },
     ],
   },
-  local_image: { label: 'Never fetch the image', flag: '--local-image', shape: shape.check },
+  local_image: { label: 'Never pull the image', flag: '--local-image', shape: shape.check },
   progress_pattern: {
-    label: 'Pattern that finds progress',
+    label: 'Progress regex',
     flag: '--progress-pattern',
     shape: shape.text,
     placeholder: 'common forms are known',
     mono: true,
   },
   mounts: {
-    label: 'Folders of the host',
+    label: 'Host folders',
     flag: '-v',
     shape: shape.folders,
     placeholder: '/data:/data:ro',
@@ -239,7 +247,7 @@ export const PARTS = {
     mono: true,
     wide: true,
   },
-} satisfies Parts<WorkloadRequest, 'command_line' | 'name_prefix' | 'notebook'>;
+} satisfies Parts<WorkloadRequest, 'caller' | 'command_line' | 'name_prefix' | 'notebook'>;
 
 export type PartId = keyof typeof PARTS;
 
@@ -265,7 +273,7 @@ export const MORE: { title: string; ids: PartId[] }[] = [
   },
   { title: 'Resources', ids: ['gpu_memory', 'gpu_devices', 'gpu_models', 'cpu', 'memory', 'large_shm'] },
   {
-    title: 'Place',
+    title: 'Placement',
     ids: ['node_pool', 'node_selector', 'topology_required', 'topology_preferred', 'spread', 'apart'],
   },
   {
@@ -384,7 +392,7 @@ export function lowerRequest(draft: Draft): Asked {
   if (draft.kind === 'notebook') Object.assign(set, { kind: 'interactive', notebook: true });
   if ((draft.project ?? '') === '') problems.project = 'Every workload belongs to a project';
   if (draft.kind === 'distributed' && !problems.workers && !(Number(set.workers) > 1))
-    problems.workers = 'A gang has two or more';
+    problems.workers = 'A gang has two workers or more';
   if (set.gpus !== undefined && set.gpu_memory !== undefined)
     problems.gpu_memory = 'Give GPUs or GPU memory, not both';
   // Everybody who sees the workload sees how it was asked for; values of variables may be secrets.

@@ -17,7 +17,19 @@ const known = new Map<string, Point[]>();
 async function load(name: string, range: Range, signal: AbortSignal): Promise<Point[]> {
   const query = { name, from: new Date(range.from).toISOString(), to: new Date(range.to).toISOString() };
   const series = await get<Series>(withQuery('/series/points', query), signal);
-  return series.points.map((point): Point => [Date.parse(point.at), point.mean / 1e6]);
+  const scale = series.scale ?? 1e6;
+  return series.points.map((point): Point => [Date.parse(point.at), point.mean / scale]);
+}
+
+/** The time between two points of a range, as the server keeps them: samples, or means of five minutes or an hour. */
+export function stepOf(range: Range): number {
+  const each = (range.to - range.from) / 600;
+  return each < 30_000 ? 10_000 : each < 900_000 ? 300_000 : 3_600_000;
+}
+
+/** Points further apart have a gap between them, in which nothing was recorded. */
+export function gapOf(step: number): number {
+  return step <= 10_000 ? 60_000 : 2 * step;
 }
 
 /** Several series of one range; with `live`, what is noted from now on is added at the end. */
@@ -63,13 +75,15 @@ export function useSeries(names: string[], range: Range, live: boolean): Readonl
   }, [read, more, live, list]);
 }
 
-/** The area below a series of steps, in units times hours. */
-export function hours(points: Point[], to: number): number {
+/** The area below a series of steps, in units times hours. A gap is not counted. */
+export function hours(points: Point[], range: Range): number {
+  const step = stepOf(range);
+  const gap = gapOf(step);
   let all = 0;
   points.forEach(([at, value], index) => {
-    const next = points[index + 1]?.[0] ?? Math.min(to, at + 60_000);
-    // A gap means that nobody looked; it is not counted.
-    all += (value * Math.min(next - at, 2 * 3_600_000)) / 3_600_000;
+    const next = points[index + 1]?.[0] ?? Math.min(range.to, at + step);
+    const held = next - at > gap ? step : next - at;
+    all += (value * Math.max(0, held)) / 3_600_000;
   });
   return all;
 }

@@ -44,7 +44,8 @@ function several<T>(
 
 function number(text: string, least: number, what: string): number {
   const value = Number(text);
-  if (!Number.isFinite(value) || value < least) throw new Wrong(what);
+  if (!Number.isFinite(value)) throw new Wrong(what);
+  if (value < least) throw new Wrong(`Must be ${least} or more`);
   return value;
 }
 

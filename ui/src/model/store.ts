@@ -1,7 +1,17 @@
 // Everything the page knows. One value, replaced when something changed; parts that did not change stay the same object,
 // so that whoever shows them need not paint again.
 import { useSyncExternalStore } from 'react';
-import type { Cluster, Department, Event, Grant, Node, Project, Samples, Workload } from '../api/types.ts';
+import type {
+  Cluster,
+  ClusterTotals,
+  Department,
+  Event,
+  Grant,
+  Node,
+  Project,
+  Samples,
+  Workload,
+} from '../api/types.ts';
 
 export type Connection =
   | { state: 'connecting' }
@@ -15,6 +25,8 @@ export interface State {
   roles: readonly Grant[];
   connection: Connection;
   cluster: Cluster | null;
+  /** Sums over the cluster; the stream renews them. */
+  totals: ClusterTotals | null;
   workloads: ReadonlyMap<number, Workload>;
   projects: readonly Project[];
   departments: readonly Department[];
@@ -34,6 +46,7 @@ const EMPTY: State = {
   roles: [],
   connection: { state: 'connecting' },
   cluster: null,
+  totals: null,
   workloads: new Map(),
   projects: [],
   departments: [],

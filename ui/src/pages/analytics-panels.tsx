@@ -5,10 +5,15 @@ import { colour } from '../model/colours.ts';
 import { type Cell, csv, save } from '../model/csv.ts';
 import { gpuTime, plural, span } from '../model/format.ts';
 import { hours, type Point, type Range } from '../model/series.ts';
-import type { Line } from '../parts/chart.tsx';
+import type { Line, Mark } from '../parts/chart.tsx';
 import { Button, Empty } from '../parts/small.tsx';
 
-export type Common = { from: number; to: number; onRange: (from: number, to: number) => void };
+export type Common = {
+  from: number;
+  to: number;
+  onRange: (from: number, to: number) => void;
+  marks: Mark[];
+};
 
 export function Panel(props: {
   title: string;
@@ -115,7 +120,7 @@ export function Waiting({
       file={file}
     >
       {starts.length === 0 ? (
-        <Empty title="Nothing started in this range" />
+        <Empty title="No starts in this range" />
       ) : (
         <Dots
           dots={starts.map(start => ({
@@ -221,7 +226,7 @@ export function Lost({ workloads, range }: { workloads: Workload[]; range: Range
       file={file}
     >
       {evictions.length === 0 ? (
-        <Empty title="Nothing was stopped for others in this range" />
+        <Empty title="No preemptions in this range" />
       ) : (
         <ul className="bars">
           {[...perProject].sort().map(([name, of]) => (
@@ -248,16 +253,16 @@ export function Lost({ workloads, range }: { workloads: Workload[]; range: Range
 export function GpuHours({
   title,
   lines,
-  to,
+  range,
   file,
 }: {
   title: string;
   lines: Line[];
-  to: number;
+  range: Range;
   file: string;
 }) {
   const rows = lines
-    .map(line => ({ ...line, hours: hours(line.points, to) }))
+    .map(line => ({ ...line, hours: hours(line.points, range) }))
     .filter(row => row.hours > 0)
     .sort((a, b) => b.hours - a.hours)
     .slice(0, 20);
@@ -278,7 +283,7 @@ export function GpuHours({
       }
     >
       {rows.length === 0 ? (
-        <Empty title="Nobody had GPUs in this range" />
+        <Empty title="No GPU-hours in this range" />
       ) : (
         <ul className="bars">
           {rows.map(row => (

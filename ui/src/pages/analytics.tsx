@@ -6,7 +6,9 @@ import { colour } from '../model/colours.ts';
 import { go, here, usePlace } from '../model/router.ts';
 import { type Point, type Range, useSeries } from '../model/series.ts';
 import { useKnown } from '../model/store.ts';
-import { Chart, type Line } from '../parts/chart.tsx';
+import { Chart, type Line, type Mark } from '../parts/chart.tsx';
+import { TextField } from '../parts/field.tsx';
+import { Popover } from '../parts/menu.tsx';
 import { Button, Copyable, Empty, useNow } from '../parts/small.tsx';
 import { type Common, GpuHours, Lost, Panel, seriesFile, Waiting } from './analytics-panels.tsx';
 
@@ -24,12 +26,18 @@ interface Shown extends Range {
   live: boolean;
 }
 
+/** The shortest span that shows all since the server started, a day at most. */
+function usualRange(started: string | undefined): string {
+  const age = started ? serverNow() - Date.parse(started) : 0;
+  return RANGES.slice(0, 4).find(range => range.ms >= age)?.id ?? '24h';
+}
+
 /** The range that the address names: a span that ends now, or two moments. */
-function useRange(): Shown {
+function useRange(usual: string): Shown {
   const { query } = usePlace();
   const from = Number(query.get('from') ?? Number.NaN);
   const to = Number(query.get('to') ?? Number.NaN);
-  const span = RANGES.find(range => range.id === query.get('range')) ?? RANGES[1]!;
+  const span = RANGES.find(range => range.id === (query.get('range') ?? usual)) ?? RANGES[1]!;
   const [opened, setOpened] = useState(() => ({ id: span.id, at: serverNow() }));
   if (opened.id !== span.id) setOpened({ id: span.id, at: serverNow() });
   return useMemo(() => {
@@ -39,12 +47,18 @@ function useRange(): Shown {
 }
 
 export default function Analytics() {
-  const range = useRange();
+  const started = useKnown(known => known.cluster?.started_at);
+  const [usual] = useState(() => usualRange(started));
+  const range = useRange(usual);
   const { query } = usePlace();
   const now = useNow(5000);
   const allProjects = useKnown(known => known.projects);
   const all = useKnown(known => known.workloads);
-  const projects = useMemo(() => largest(allProjects), [allProjects]);
+  const wantedProject = query.get('project') ?? '';
+  const projects = useMemo(
+    () => largest(allProjects.filter(one => wantedProject === '' || one.name === wantedProject)),
+    [allProjects, wantedProject],
+  );
   const names = useMemo(() => projects.map(project => project.name), [projects]);
   const wanted = useMemo(
     () => [
@@ -63,7 +77,12 @@ export default function Analytics() {
   const shown: Shown = { from: range.from + shift, to: range.to + shift, live: range.live };
   const users = useUsers();
   const byUser = useSeries(users, range, range.live);
-  const workloads = useWorkloads(range, all);
+  const everyWorkload = useWorkloads(range, all);
+  const workloads = useMemo(
+    () => everyWorkload.filter(one => wantedProject === '' || one.project === wantedProject),
+    [everyWorkload, wantedProject],
+  );
+  const marks = useMemo(() => preemptions(workloads), [workloads]);
   const zoom = (from: number, to: number) =>
     go(here(null, { from: String(Math.round(from)), to: String(Math.round(to)), range: null }));
   const pan = (part: number) => {
@@ -79,7 +98,8 @@ export default function Analytics() {
     line('workloads_waiting', 'Pending', 'var(--wait)'),
     line('workloads_running', 'Running', 'var(--good)'),
   ];
-  const common = { from: shown.from, to: shown.to, onRange: zoom };
+  const common = { from: shown.from, to: shown.to, onRange: zoom, marks };
+  const capacity: Line = line('gpus', 'All GPUs', 'var(--text-3)');
   const stacked = query.get('view') !== 'lines';
   const allocation = projects.map(
     (project): Line => ({
@@ -95,6 +115,19 @@ export default function Analytics() {
       <div className="page-head">
         <h1>Analytics</h1>
         <span className="room" />
+        <select
+          aria-label="Project"
+          value={wantedProject}
+          onChange={event => go(here(null, { project: event.target.value }), 'replace')}
+        >
+          <option value="">All projects</option>
+          {allProjects.map(project => (
+            <option key={project.name}>{project.name}</option>
+          ))}
+        </select>
+        <Popover title="Custom range">
+          <CustomRange from={shown.from} to={shown.to} onRange={zoom} />
+        </Popover>
         <div className="ranges">
           <Button icon="left" label="Earlier" onClick={() => pan(-0.5)} />
           <fieldset className="segments" aria-label="Range">
@@ -102,7 +135,7 @@ export default function Analytics() {
               <button
                 key={option.id}
                 type="button"
-                aria-pressed={range.live && (query.get('range') ?? '1h') === option.id}
+                aria-pressed={range.live && (query.get('range') ?? usual) === option.id}
                 onClick={() => go(here(null, { range: option.id, from: null, to: null }))}
               >
                 {option.text}
@@ -115,14 +148,14 @@ export default function Analytics() {
       </div>
       {isEmpty && (
         <div className="note">
-          <p>Numbers are noted every ten seconds while the server runs; there are none in this range yet.</p>
+          <p>The server records numbers every ten seconds while it runs. There are none in this range yet.</p>
         </div>
       )}
       <div className="charts">
-        <Allocation lines={allocation} stacked={stacked} common={common} />
+        <Allocation lines={allocation} capacity={capacity} stacked={stacked} common={common} />
         <Panel
           title="Utilisation"
-          note="of all GPUs, as they or their workloads tell"
+          note="of all GPUs; measured, or reported by workloads"
           file={() => seriesFile('utilisation', [line('gpu_utilisation', 'percent', '')])}
         >
           <Chart
@@ -136,7 +169,7 @@ export default function Analytics() {
         </Panel>
         <Panel
           title="Queue"
-          note="workloads that wait and that run"
+          note="pending and running workloads"
           file={() => seriesFile('queue', queue)}
           legend={queue}
         >
@@ -151,7 +184,7 @@ export default function Analytics() {
             colour: one.colour,
             points: inside(one.points, shown),
           }))}
-          to={shown.to}
+          range={shown}
           file="gpu-hours-by-project"
         />
         <GpuHours
@@ -161,7 +194,7 @@ export default function Analytics() {
             colour: 'var(--accent)',
             points: inside(byUser.get(name) ?? [], shown),
           }))}
-          to={shown.to}
+          range={shown}
           file="gpu-hours-by-user"
         />
       </div>
@@ -169,7 +202,8 @@ export default function Analytics() {
   );
 }
 
-function Allocation({ lines, stacked, common }: { lines: Line[]; stacked: boolean; common: Common }) {
+function Allocation(props: { lines: Line[]; capacity: Line; stacked: boolean; common: Common }) {
+  const { lines, capacity, stacked, common } = props;
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
   const toggle = (name: string) => {
     const next = new Set(hidden);
@@ -182,7 +216,7 @@ function Allocation({ lines, stacked, common }: { lines: Line[]; stacked: boolea
     <Panel
       full
       title="GPUs by project"
-      note={stacked ? 'one on top of the other' : 'dotted: the quota of today'}
+      note={stacked ? 'stacked; grey: all GPUs' : 'dotted: the quota of today; grey: all GPUs'}
       file={() => seriesFile('gpus-by-project', lines)}
       tools={
         <fieldset className="segments small" aria-label="How">
@@ -205,7 +239,7 @@ function Allocation({ lines, stacked, common }: { lines: Line[]; stacked: boolea
     >
       {lines.length === 0 ? (
         <Empty title="No project yet">
-          <p>Each has its colour here, and its quota as a line.</p>
+          <p>Each project has a colour here, and its quota as a line.</p>
           <Copyable text="berth project create vision --quota 2" />
         </Empty>
       ) : (
@@ -213,6 +247,7 @@ function Allocation({ lines, stacked, common }: { lines: Line[]; stacked: boolea
           {...common}
           label="GPUs by project"
           lines={shown}
+          over={capacity}
           stacked={stacked}
           levels
           height={260}
@@ -256,12 +291,10 @@ function useWorkloads(range: Shown, all: ReadonlyMap<number, Workload>): Workloa
   const from = range.from;
   useEffect(() => {
     const stop = new AbortController();
-    const query = { finished: true, limit: 1000, ended_after: new Date(from).toISOString() };
-    const deleted = { ...query, status: 'Deleted' };
-    Promise.all(
-      [query, deleted].map(query => get<WorkloadList>(withQuery('/workloads', query), stop.signal)),
-    ).then(
-      pages => setOlder(pages.flatMap(page => page.items)),
+    const ended_after = new Date(from).toISOString();
+    const query = { finished: true, deleted: true, limit: 1000, ended_after };
+    get<WorkloadList>(withQuery('/workloads', query), stop.signal).then(
+      page => setOlder(page.items),
       () => {},
     );
     return () => stop.abort();
@@ -285,4 +318,48 @@ function largest(projects: readonly Project[]): readonly Project[] {
   const size = (project: Project) => Math.max(project.allocated, project.settings.quota ?? 0);
   const few = [...projects].sort((a, b) => size(b) - size(a)).slice(0, DRAWN_MAX);
   return few.sort((a, b) => a.name.localeCompare(b.name));
+}
+
+/** Preemptions as lines in every chart. */
+function preemptions(workloads: readonly Workload[]): Mark[] {
+  return workloads.flatMap(workload =>
+    (workload.evictions ?? []).map(eviction => ({
+      at: Date.parse(eviction.at),
+      text: `${workload.project}/${workload.name} preempted${eviction.winner ? ` by ${eviction.winner}` : ''}`,
+    })),
+  );
+}
+
+/** A moment as a field of a form has it, in the time of the browser. */
+function local(at: number): string {
+  const away = new Date(at).getTimezoneOffset() * 60_000;
+  return new Date(at - away).toISOString().slice(0, 16);
+}
+
+function CustomRange(props: { from: number; to: number; onRange: (from: number, to: number) => void }) {
+  const [from, setFrom] = useState(local(props.from));
+  const [to, setTo] = useState(local(props.to));
+  const range = [Date.parse(from), Date.parse(to)] as const;
+  const isRange = range[0] < range[1];
+  return (
+    <form
+      className="custom-range"
+      onSubmit={event => {
+        event.preventDefault();
+        if (isRange) props.onRange(...range);
+      }}
+    >
+      <TextField label="From" type="datetime-local" value={from} onChange={setFrom} />
+      <TextField
+        label="To"
+        type="datetime-local"
+        value={to}
+        onChange={setTo}
+        problem={isRange ? null : 'The end must be after the beginning'}
+      />
+      <Button type="submit" kind="primary" disabled={!isRange}>
+        Show
+      </Button>
+    </form>
+  );
 }

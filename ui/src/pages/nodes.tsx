@@ -3,26 +3,30 @@ import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useStat
 import { call } from '../api/client.ts';
 import type { Node } from '../api/types.ts';
 import { csv, save } from '../model/csv.ts';
-import { allocatedOn, busyOf, type Holding, holdings } from '../model/derive.ts';
-import { bytes, gpus, plural } from '../model/format.ts';
+import { type Holding, holdings } from '../model/derive.ts';
+import { bytes, gpus, plural, short } from '../model/format.ts';
 import { refresh } from '../model/live.ts';
 import { useMay } from '../model/may.ts';
 import { go, here, usePlace } from '../model/router.ts';
 import { useSeries } from '../model/series.ts';
-import { useKnown } from '../model/store.ts';
+import { now as knownNow, useKnown } from '../model/store.ts';
+import { allocatedOn, useAllocated, useBusy } from '../model/totals.ts';
 import { Chart } from '../parts/chart.tsx';
-import { DeviceGrid } from '../parts/devices.tsx';
+import { DeviceGrid, DeviceStrip } from '../parts/devices.tsx';
 import { Confirm, Drawer } from '../parts/dialog.tsx';
 import { trouble } from '../parts/failure.tsx';
 import { Search } from '../parts/search.tsx';
-import { Button, Empty, Link } from '../parts/small.tsx';
+import { Button, Copyable, Empty, Link, Meter } from '../parts/small.tsx';
 import { say, sayTrouble } from '../parts/toast.tsx';
 import { Facts } from './workload-details.tsx';
 
 type OnNode = ReadonlyMap<number, Holding[]> | undefined;
 
-/** About what a card takes, until it was measured. */
+/** About what a card and a line take, until they were measured. */
 const CARD = 130;
+const ROW = 37;
+/** More nodes than these begin as a list. */
+const CARDS_MAX = 24;
 const HOUR = 3_600_000;
 
 function StateLabel({ state }: { state: Node['state'] }) {
@@ -46,12 +50,13 @@ export default function Nodes() {
     });
   }, [nodes, text, state]);
   const isFree = place.query.get('free') === 'yes';
-  // Who is where changes all the time; only this filter asks for it.
-  const held = isFree ? on : null;
+  // Allocations change all the time; only this filter asks for them.
+  const totals = useKnown(known => (isFree ? known.totals : null));
   const rows = useMemo(
-    () => (held ? found.filter(node => allocatedOn(held.get(node.name)) < node.devices.length) : found),
-    [found, held],
+    () => (totals ? found.filter(node => allocatedOn(knownNow(), node.name) < node.devices.length) : found),
+    [found, totals],
   );
+  const view = place.query.get('view') ?? (nodes.length > CARDS_MAX ? 'list' : 'cards');
   const opened = place.parts[1] === undefined ? null : nodes.find(node => node.name === place.parts[1]);
   const close = useCallback(() => go(here('/nodes')), []);
   const set = (query: Record<string, string | null>) => go(here(null, query), 'replace');
@@ -76,7 +81,7 @@ export default function Nodes() {
           node.state,
           node.pool,
           node.devices.length,
-          allocatedOn(on.get(node.name)),
+          allocatedOn(knownNow(), node.name),
           node.devices[0]?.model ?? '',
           node.cpu,
           node.cpu_allocated,
@@ -101,30 +106,55 @@ export default function Nodes() {
         <Button pressed={isFree} onClick={() => set({ free: isFree ? null : 'yes' })}>
           With room
         </Button>
+        <fieldset className="segments" aria-label="View">
+          {(['cards', 'list'] as const).map(one => (
+            <button key={one} type="button" aria-pressed={view === one} onClick={() => set({ view: one })}>
+              {one === 'cards' ? 'Cards' : 'List'}
+            </button>
+          ))}
+        </fieldset>
         <Button icon="file" onClick={file}>
           CSV
         </Button>
       </div>
       {rows.length === 0 ? (
-        <Empty title={nodes.length === 0 ? 'There are no nodes' : 'Nothing fits'} />
+        <NoNode isFiltered={nodes.length > 0} />
       ) : (
-        <Cards nodes={rows} on={on} />
+        <Cards key={view} nodes={rows} on={on} dense={view === 'list'} />
       )}
       {opened && <NodeDrawer key={opened.name} node={opened} on={on.get(opened.name)} onClose={close} />}
     </div>
   );
 }
 
-/** Only the cards that can be seen are there. Cards of one cluster are mostly of one height. */
+function NoNode({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered)
+    return (
+      <Empty title="No nodes match">
+        <Button onClick={() => go('/nodes')}>Show all nodes</Button>
+      </Empty>
+    );
+  return (
+    <Empty title="No nodes">
+      <p>This machine has no GPU that Berth can use. Try it with simulated GPUs:</p>
+      <Copyable text="berth up --nodes 2xdgx1" />
+    </Empty>
+  );
+}
+
+/** Only the nodes that can be seen are there. Those of one cluster are mostly of one height. */
 function Cards({
   nodes,
   on,
+  dense,
 }: {
   nodes: readonly Node[];
   on: ReadonlyMap<string, ReadonlyMap<number, Holding[]>>;
+  dense: boolean;
 }) {
   const frame = useRef<HTMLDivElement>(null);
-  const [height, setHeight] = useState(CARD);
+  const gap = dense ? 0 : 12;
+  const [height, setHeight] = useState(dense ? ROW : CARD);
   const [view, setView] = useState({ first: 0, last: 12 });
   const look = useCallback(() => {
     const shown = frame.current;
@@ -134,22 +164,23 @@ function Cards({
     setView(before => (before.first === first && before.last === last ? before : { first, last }));
   }, [height]);
   useLayoutEffect(() => {
-    const card = frame.current?.querySelector<HTMLElement>('.node-card');
-    if (card && Math.abs(card.offsetHeight + 12 - height) > 1) setHeight(card.offsetHeight + 12);
+    const card = frame.current?.querySelector<HTMLElement>('article');
+    if (card && Math.abs(card.offsetHeight + gap - height) > 1) setHeight(card.offsetHeight + gap);
     look();
     const watcher = new ResizeObserver(look);
     if (frame.current) watcher.observe(frame.current);
     return () => watcher.disconnect();
-  }, [look, height]);
+  }, [look, height, gap]);
   const first = Math.min(view.first, Math.max(0, nodes.length - 1));
   const last = Math.min(view.last, nodes.length);
   return (
     <section className="node-frame" ref={frame} onScroll={look} aria-label="Nodes">
       <div style={{ height: first * height }} />
-      <div className="node-list">
-        {nodes.slice(first, last).map(node => (
-          <NodeCard key={node.name} node={node} on={on.get(node.name)} />
-        ))}
+      <div className={dense ? 'panel node-dense' : 'node-list'}>
+        {nodes.slice(first, last).map(node => {
+          const One = dense ? NodeLine : NodeCard;
+          return <One key={node.name} node={node} on={on.get(node.name)} />;
+        })}
       </div>
       <div style={{ height: (nodes.length - last) * height }} />
     </section>
@@ -157,25 +188,52 @@ function Cards({
 }
 
 const NodeCard = memo(function NodeCard({ node, on }: { node: Node; on: OnNode }) {
-  const busy = useKnown(known => busyOf(node, on, known.samples));
+  const busy = useBusy(node.name);
+  const allocated = useAllocated(node.name);
   return (
     <article className="panel node-card" aria-label={node.name}>
       <header>
         <Link to={here(`/nodes/${encodeURIComponent(node.name)}`)}>{node.name}</Link>
         <StateLabel state={node.state} />
         <span>
-          {gpus(allocatedOn(on))} / {node.devices.length} GPUs
+          {gpus(allocated)} / {node.devices.length} GPUs
         </span>
         <span className="dim">
           {node.devices[0]?.model}
           {node.devices[0] && `, ${bytes(node.devices[0].memory)}`}
         </span>
         {node.pool !== 'default' && <span className="tag">{node.pool}</span>}
+        <span className="dim" title={`CPU and memory that workloads requested, of ${node.name}`}>
+          {resources(node)}
+        </span>
         <span className="room" />
         {busy !== null && <span className="dim">{Math.round(busy)} % busy</span>}
         <Actions node={node} />
       </header>
       <DeviceGrid node={node} on={on} />
+    </article>
+  );
+});
+
+/** CPU and memory of a node, allocated of all. */
+function resources(node: Node): string {
+  const cpu = `${short(node.cpu_allocated)} of ${short(node.cpu)} CPU`;
+  return node.memory > 0 ? `${cpu}, ${bytes(node.memory_allocated)} of ${bytes(node.memory)}` : cpu;
+}
+
+/** A node in one line, for clusters of many. */
+const NodeLine = memo(function NodeLine({ node, on }: { node: Node; on: OnNode }) {
+  const allocated = useAllocated(node.name);
+  return (
+    <article className="node-line" aria-label={node.name}>
+      <Link to={here(`/nodes/${encodeURIComponent(node.name)}`)}>{node.name}</Link>
+      <StateLabel state={node.state} />
+      <DeviceStrip node={node} on={on} />
+      <span>
+        {gpus(allocated)} / {node.devices.length} GPUs
+      </span>
+      <Meter part={useBusy(node.name)} label="Utilisation" tone="good" />
+      <span className="dim no-phone">{resources(node)}</span>
     </article>
   );
 });
@@ -187,9 +245,9 @@ function Actions({ node }: { node: Node }) {
     await call('POST', `/nodes/${encodeURIComponent(node.name)}/${action}`);
     say(
       {
-        cordon: `${node.name} takes nothing new`,
-        uncordon: `${node.name} takes work again`,
-        drain: `${node.name} is being drained`,
+        cordon: `Cordoned ${node.name}`,
+        uncordon: `Uncordoned ${node.name}`,
+        drain: `Draining ${node.name}`,
       }[action],
     );
     await refresh('nodes');
@@ -219,8 +277,8 @@ function Actions({ node }: { node: Node }) {
           onConfirm={() => act('drain')}
         >
           <p>
-            It takes nothing new. What runs on it saves its state, returns to the queue with its place, and
-            goes on elsewhere.
+            It takes no new work. Workloads on it save their state, return to the queue with their place, and
+            resume on other nodes.
           </p>
         </Confirm>
       )}
@@ -229,6 +287,7 @@ function Actions({ node }: { node: Node }) {
 }
 
 function NodeDrawer({ node, on, onClose }: { node: Node; on: OnNode; onClose: () => void }) {
+  const allocated = useAllocated(node.name);
   const [now] = useState(() => Date.now());
   const range = useMemo(() => ({ from: now - 6 * HOUR, to: now }), [now]);
   const name = `gpu_utilisation/${node.name}`;
@@ -253,7 +312,7 @@ function NodeDrawer({ node, on, onClose }: { node: Node; on: OnNode; onClose: ()
           <div className="row">
             <StateLabel state={node.state} />
             <span>
-              {gpus(allocatedOn(on))} of {plural(node.devices.length, 'GPU')} allocated
+              {gpus(allocated)} of {plural(node.devices.length, 'GPU')} allocated
             </span>
           </div>
         </>

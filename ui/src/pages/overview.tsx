@@ -1,14 +1,20 @@
 // The cluster at a glance. Every number leads to what it is made of.
-import { useMemo } from 'react';
-import type { Workload } from '../api/types.ts';
-import { allocatedOn, busyOf, byProject, holdings, pending, running, totals } from '../model/derive.ts';
-import { gpus, percent, plural } from '../model/format.ts';
+import { lazy, Suspense, useMemo, useState } from 'react';
+import type { Event, Node, Workload } from '../api/types.ts';
+import { type Holding, holdings, pending, running } from '../model/derive.ts';
+import { gpus, percent } from '../model/format.ts';
+import { useMay } from '../model/may.ts';
+import { go } from '../model/router.ts';
 import { useKnown } from '../model/store.ts';
+import { useAllocated, useBusy, useTotals } from '../model/totals.ts';
 import { DeviceStrip } from '../parts/devices.tsx';
 import { QuotaBar } from '../parts/quota.tsx';
-import { Ago, Copyable, Empty, Link, Meter, ProjectName } from '../parts/small.tsx';
+import { Ago, Button, Copyable, Empty, Link, Meter, ProjectName } from '../parts/small.tsx';
 import { Table } from '../parts/table.tsx';
 import { PENDING_COLUMNS, RUNNING_COLUMNS } from './workload-columns.tsx';
+
+const Trend = lazy(() => import('./overview-trend.tsx'));
+const Submit = lazy(() => import('./submit.tsx').then(page => ({ default: page.Submit })));
 
 /** Rows of a list here; the rest is one click away. */
 const ROWS = 8;
@@ -17,88 +23,145 @@ const PROJECTS = 12;
 
 export function Overview() {
   const cluster = useKnown(known => known.cluster);
+  const may = useMay();
+  const [submitting, setSubmitting] = useState(false);
   return (
     <div className="page">
       <div className="page-head">
         <h1>Overview</h1>
         {cluster?.declared && (
-          <span className="tag" title="These devices exist by name; workloads are real processes">
-            declared devices
+          <span className="tag" title="These GPUs are declared, not real; workloads are real processes">
+            Simulated GPUs
           </span>
+        )}
+        <span className="room" />
+        {may.somewhere('submit') && (
+          <Button kind="primary" icon="plus" onClick={() => setSubmitting(true)}>
+            Submit
+          </Button>
         )}
       </div>
       <Tiles />
       <div className="columns">
-        <Shares />
+        <div className="stack">
+          <Shares />
+          <Latest />
+        </div>
         <div className="stack">
           <NodesAtAGlance />
-          <Latest />
+          <Suspense fallback={<section className="panel trend-space" />}>
+            <Trend />
+          </Suspense>
         </div>
       </div>
       <Running />
       <Pending />
+      {submitting && (
+        <Suspense>
+          <Submit from={null} onClose={() => setSubmitting(false)} />
+        </Suspense>
+      )}
     </div>
   );
 }
 
 function Tiles() {
-  const workloads = useKnown(known => known.workloads);
+  const totals = useTotals();
   const nodes = useKnown(known => known.nodes);
-  const samples = useKnown(known => known.samples);
-  const { allocated, idle, running, waiting, suspended } = totals(workloads);
-  const total = nodes.reduce((sum, node) => sum + node.devices.length, 0);
-  const ready = nodes.filter(node => node.state === 'Ready').length;
-  const busy = useMemo(() => {
-    const told = samples?.values.gpu_utilisation;
-    if (told !== undefined) return told / 1e6;
-    return null;
-  }, [samples]);
+  const workloads = useKnown(known => known.workloads);
+  if (!totals) return null;
+  const seen = { running: running(workloads).length, pending: pending(workloads).length };
   return (
     <div className="tiles">
       <Tile
         name="Nodes"
         to="/nodes"
-        number={ready}
-        of={nodes.length}
-        more={ready === nodes.length ? 'all ready' : `${nodes.length - ready} not ready`}
+        number={totals.nodes_ready}
+        of={totals.nodes}
+        more={
+          totals.nodes_ready === totals.nodes ? 'all ready' : `${totals.nodes - totals.nodes_ready} not ready`
+        }
       />
-      <Tile name="GPUs" to="/nodes" number={total} more={models(nodes)} />
+      <Tile name="GPUs" to="/nodes" number={gpus(totals.gpus)} more={models(nodes)} />
       <Tile
         name="Allocated"
         to="/analytics"
-        number={gpus(allocated)}
-        of={total}
-        more={total > 0 ? percent((allocated / total) * 100) : ''}
+        number={gpus(totals.gpus_allocated)}
+        of={gpus(totals.gpus)}
+        more={totals.gpus > 0 ? percent((totals.gpus_allocated / totals.gpus) * 100) : 'no GPUs'}
       />
       <Tile
         name="Allocated and idle"
         to="/workloads?idle=yes"
-        number={gpus(idle)}
-        more={idle > 0 ? 'below 5 % busy' : 'none known'}
+        number={gpus(totals.gpus_idle)}
+        of={gpus(totals.gpus_allocated)}
+        more={
+          totals.gpus_allocated === 0
+            ? 'nothing allocated'
+            : totals.gpus_idle > 0
+              ? 'below 5 % busy'
+              : totals.gpus_unknown > 0
+                ? `${gpus(totals.gpus_unknown)} do not report`
+                : 'all busy'
+        }
       />
       <Tile
         name="Utilisation"
         to="/analytics"
-        number={busy === null ? '–' : percent(busy)}
-        more={busy === null ? 'not reported' : 'of all GPUs'}
+        number={totals.utilisation == null ? '–' : percent(totals.utilisation)}
+        more={SOURCES[totals.utilisation_source ?? 'unknown'] ?? ''}
       />
-      <Tile name="Running" to="/workloads?show=running" number={running} more={plural(running, 'workload')} />
+      <Tile
+        name="Running"
+        to="/workloads?show=running"
+        number={totals.running_count}
+        more={
+          seen.running < totals.running_count
+            ? `${seen.running} you can see`
+            : `${gpus(totals.gpus_allocated)} ${totals.gpus_allocated === 1 ? 'GPU' : 'GPUs'}`
+        }
+      />
       <Tile
         name="Pending"
         to="/workloads?show=pending"
-        number={waiting}
-        more={suspended > 0 ? `and ${suspended} suspended` : plural(waiting, 'workload')}
+        number={totals.pending_count}
+        more={
+          seen.pending < totals.pending_count
+            ? `${seen.pending} you can see`
+            : totals.suspended_count > 0
+              ? `and ${totals.suspended_count} suspended`
+              : totals.pending_count > 0
+                ? `${gpus(totals.pending_gpus)} GPUs requested`
+                : 'nothing waits'
+        }
       />
     </div>
   );
 }
+
+/** Where the number of utilisation comes from. */
+const SOURCES: Record<string, string> = {
+  measured: 'measured',
+  reported: 'as reported',
+  mixed: 'measured and reported',
+  free: 'nothing allocated',
+  unknown: 'not reported',
+};
+
+type OnNode = ReadonlyMap<number, Holding[]> | undefined;
 
 function models(nodes: readonly { devices: { model: string }[] }[]) {
   const names = [...new Set(nodes.flatMap(node => node.devices.map(device => device.model)))];
   return names.length <= 2 ? names.join(', ') : `${names.length} models`;
 }
 
-function Tile(props: { name: string; to: string; number: string | number; of?: number; more: string }) {
+function Tile(props: {
+  name: string;
+  to: string;
+  number: string | number;
+  of?: number | string;
+  more: string;
+}) {
   return (
     <Link className="tile" to={props.to}>
       <span className="tile-name">{props.name}</span>
@@ -113,16 +176,14 @@ function Tile(props: { name: string; to: string; number: string | number; of?: n
 
 function Shares() {
   const all = useKnown(known => known.projects);
-  const workloads = useKnown(known => known.workloads);
-  const has = byProject(workloads);
+  const may = useMay();
   const projects = useMemo(() => {
     if (all.length <= PROJECTS) return all;
-    const size = (name: string) => has.get(name)?.allocated ?? 0;
-    return [...all].sort((a, b) => size(b.name) - size(a.name)).slice(0, PROJECTS);
-  }, [all, has]);
+    return [...all].sort((a, b) => b.allocated - a.allocated).slice(0, PROJECTS);
+  }, [all]);
   const scale = Math.max(
     1,
-    ...projects.map(project => Math.max(has.get(project.name)?.allocated ?? 0, project.settings.quota ?? 0)),
+    ...projects.map(project => Math.max(project.allocated, project.settings.quota ?? 0)),
   );
   return (
     <section className="panel" aria-labelledby="shares">
@@ -134,12 +195,16 @@ function Shares() {
       {projects.length === 0 ? (
         <Empty title="No project yet">
           <p>A project owns a quota: GPUs it can always have back.</p>
+          {may.somewhere('settings') && (
+            <Button kind="primary" icon="plus" onClick={() => go('/projects?new=project')}>
+              Create project
+            </Button>
+          )}
           <Copyable text="berth project create vision --quota 2" />
         </Empty>
       ) : (
         <div className="shares">
           {projects.map(project => {
-            const of = has.get(project.name);
             const quota = project.settings.quota ?? 0;
             return (
               <div className="share-row" key={project.name}>
@@ -149,16 +214,18 @@ function Shares() {
                 />
                 <QuotaBar
                   project={project.name}
-                  allocated={of?.allocated ?? 0}
+                  allocated={project.allocated}
                   quota={quota}
-                  waiting={of?.waitingGpus ?? 0}
+                  waiting={project.waiting}
                   scale={scale}
                 />
                 <span className="share-words">
                   <b>
-                    {gpus(of?.allocated ?? 0)} / {gpus(quota)}
+                    {gpus(project.allocated)} / {gpus(quota)}
                   </b>
-                  <span className="dim">{of && of.waiting > 0 ? `${of.waiting} waiting` : ''}</span>
+                  <span className="dim">
+                    {project.waiting_count > 0 ? `${project.waiting_count} pending` : ''}
+                  </span>
                 </span>
               </div>
             );
@@ -186,7 +253,6 @@ function Shares() {
 function NodesAtAGlance() {
   const nodes = useKnown(known => known.nodes);
   const workloads = useKnown(known => known.workloads);
-  const samples = useKnown(known => known.samples);
   const on = holdings(workloads);
   return (
     <section className="panel" aria-labelledby="glance">
@@ -195,28 +261,41 @@ function NodesAtAGlance() {
         <span className="room" />
         <Link to="/nodes">{nodes.length > ROWS ? `All ${nodes.length} nodes` : 'All nodes'}</Link>
       </div>
-      {nodes.length === 0 && <Empty title="No nodes" />}
+      {nodes.length === 0 && <NoNodes />}
       <div className="node-rows">
         {nodes.slice(0, ROWS).map(node => {
-          const here = on.get(node.name);
-          const busy = busyOf(node, here, samples);
-          return (
-            <div className="node-row" key={node.name}>
-              <Link to={`/nodes/${encodeURIComponent(node.name)}`}>{node.name}</Link>
-              <DeviceStrip node={node} on={here} />
-              <span>
-                {gpus(allocatedOn(here))} / {node.devices.length}
-              </span>
-              <Meter part={busy} label="Utilisation" tone="good" />
-            </div>
-          );
+          return <NodeRow key={node.name} node={node} on={on.get(node.name)} />;
         })}
       </div>
     </section>
   );
 }
 
-/** What somebody who comes by wants to know; steps on the way are in the events of each workload. */
+function NodeRow({ node, on }: { node: Node; on: OnNode }) {
+  const allocated = useAllocated(node.name);
+  return (
+    <div className="node-row">
+      <Link to={`/nodes/${encodeURIComponent(node.name)}`}>{node.name}</Link>
+      <DeviceStrip node={node} on={on} />
+      <span>
+        {gpus(allocated)} / {node.devices.length}
+      </span>
+      <Meter part={useBusy(node.name)} label="Utilisation" tone="good" />
+    </div>
+  );
+}
+
+/** A machine without GPUs can still try everything. */
+function NoNodes() {
+  return (
+    <Empty title="No nodes">
+      <p>This machine has no GPU that Berth can use. Try it with simulated GPUs:</p>
+      <Copyable text="berth up --nodes 2xdgx1" />
+    </Empty>
+  );
+}
+
+/** Events worth a look in passing; smaller steps are in the events of each workload. */
 const TOLD = new Set([
   'submitted',
   'started',
@@ -230,29 +309,32 @@ const TOLD = new Set([
   'node',
   'node-removed',
 ]);
-const LATEST = 3;
+const LATEST = 7;
+/** Of these the newest are shown even when much else happened since. */
+const WEIGHTY = new Set(['evicted', 'moved', 'ended', 'warned']);
+const WEIGHTY_SHOWN = 4;
+
+function latest(events: readonly Event[]): Event[] {
+  const told = events.filter(event => TOLD.has(event.kind));
+  const weighty = told.filter(event => WEIGHTY.has(event.kind)).slice(-WEIGHTY_SHOWN);
+  const rest = told.filter(event => !weighty.includes(event)).slice(weighty.length - LATEST);
+  return [...weighty, ...rest].sort((a, b) => b.seq - a.seq);
+}
 
 function Latest() {
   const events = useKnown(known => known.events);
-  const shown = useMemo(
-    () =>
-      events
-        .filter(event => TOLD.has(event.kind))
-        .slice(-LATEST)
-        .reverse(),
-    [events],
-  );
+  const shown = useMemo(() => latest(events), [events]);
   if (shown.length === 0) return null;
   return (
     <section className="panel" aria-labelledby="latest">
       <div className="panel-head">
         <h2 id="latest">Latest</h2>
         <span className="room" />
-        <Link to="/settings">All that happened</Link>
+        <Link to="/activity">Activity</Link>
       </div>
       <ul className="latest">
         {shown.map(event => (
-          <li key={event.seq} title={event.message}>
+          <li key={event.seq}>
             <Ago at={event.at} />
             {event.workload_id == null ? (
               <b>{event.node ?? event.project}</b>
@@ -272,6 +354,7 @@ const byId = (workload: Workload) => workload.id;
 function Running() {
   const workloads = useKnown(known => known.workloads);
   const all = running(workloads);
+  const hasGpus = useKnown(known => (known.totals?.gpus ?? 0) > 0);
   const rows = useMemo(() => all.slice(-ROWS).reverse(), [all]);
   return (
     <section className="panel" aria-labelledby="running">
@@ -288,9 +371,13 @@ function Running() {
         columns={RUNNING_COLUMNS}
         keyOf={byId}
         empty={
-          <Empty title="Nothing runs">
-            <p>Submit something; this small trainer needs no image:</p>
-            <Copyable text="berth submit hello -g 1 -i berth/quickstart" />
+          <Empty title="No running workloads">
+            <p>
+              {hasGpus
+                ? 'This small trainer needs no image of yours:'
+                : 'There are no GPUs; this small trainer runs without one:'}
+            </p>
+            <Copyable text={`berth submit hello -g ${hasGpus ? 1 : 0} -i berth/quickstart`} />
           </Empty>
         }
       />

@@ -60,13 +60,19 @@ const WORDS: Record<string, string> = {
 const mood = (entry: AuditEntry) => (entry.status === 0 ? 'still' : isRefused(entry) ? 'bad' : 'good');
 const isRefused = (entry: AuditEntry) => entry.status >= 400;
 
+/** What let somebody in. */
+function byText(by: string | null | undefined): string | null {
+  if (by == null) return null;
+  return by === 'installation' ? 'token of the installation' : by;
+}
+
 const COLUMNS: Column<AuditEntry>[] = [
   { id: 'at', title: 'When', width: 135, show: entry => <Ago at={entry.at} />, value: entry => entry.at },
   {
     id: 'user',
     title: 'Who',
     width: 110,
-    show: entry => entry.user ?? <span className="dim">{entry.by ?? 'nobody known'}</span>,
+    show: entry => entry.user ?? <span className="dim">{byText(entry.by) ?? 'unknown'}</span>,
     value: entry => entry.user ?? '',
   },
   {
@@ -78,7 +84,7 @@ const COLUMNS: Column<AuditEntry>[] = [
   },
   {
     id: 'target',
-    title: 'To what',
+    title: 'Target',
     width: 230,
     phone: false,
     show: entry => <span title={entry.target}>{entry.target.replace('/api/v1/', '')}</span>,
@@ -94,21 +100,24 @@ const COLUMNS: Column<AuditEntry>[] = [
   },
   {
     id: 'answer',
-    title: 'Answer',
+    title: 'Result',
     width: 160,
     show: entry => (
-      <span className={`status ${mood(entry)}`} title={entry.problem ?? undefined}>
-        {entry.status === 0 ? 'not known' : entry.status} {entry.problem ? sentence(entry.problem) : ''}
+      <span
+        className={`status ${mood(entry)}`}
+        title={`HTTP ${entry.status}${entry.problem ? `: ${entry.problem}` : ''}`}
+      >
+        {entry.status === 0 ? 'unknown' : isRefused(entry) ? sentence(entry.problem ?? 'refused') : 'allowed'}
       </span>
     ),
     value: entry => entry.status,
   },
   {
     id: 'by',
-    title: 'By',
+    title: 'Signed in by',
     width: 110,
     phone: false,
-    show: entry => entry.by ?? <span className="dim">–</span>,
+    show: entry => byText(entry.by) ?? <span className="dim">–</span>,
     value: entry => entry.by ?? '',
   },
   {
@@ -202,7 +211,7 @@ export function Audit() {
           Refused only
         </Button>
         <span className="room" />
-        <Button onClick={() => void load([])}>Look again</Button>
+        <Button onClick={() => void load([])}>Refresh</Button>
         <Button icon="file" onClick={() => void file()}>
           CSV
         </Button>
@@ -215,7 +224,7 @@ export function Audit() {
             rows={shown}
             columns={COLUMNS}
             keyOf={entry => entry.seq}
-            empty={<Empty title="Nothing fits" />}
+            empty={<Empty title="No entries match" />}
           />
           {hasOlder && (
             <div className="table-foot">

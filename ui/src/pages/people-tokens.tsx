@@ -28,10 +28,10 @@ export function Tokens() {
         show: token => <b>{token.name}</b>,
         value: token => token.name,
       },
-      { id: 'user', title: 'Of', width: 120, show: token => token.user, value: token => token.user },
+      { id: 'user', title: 'User', width: 120, show: token => token.user, value: token => token.user },
       {
         id: 'id',
-        title: 'Number',
+        title: 'Id',
         width: 80,
         align: 'right',
         phone: false,
@@ -40,7 +40,7 @@ export function Tokens() {
       },
       {
         id: 'made',
-        title: 'Made',
+        title: 'Created',
         width: 100,
         phone: false,
         show: token => <Ago at={token.created_at} />,
@@ -48,7 +48,7 @@ export function Tokens() {
       },
       {
         id: 'ends',
-        title: 'Ends',
+        title: 'Expires',
         width: 190,
         phone: false,
         show: token => <time dateTime={token.expires_at}>{exact(token.expires_at)}</time>,
@@ -89,8 +89,8 @@ export function Tokens() {
             columns={columns}
             keyOf={token => token.id}
             empty={
-              <Empty title="No token">
-                <p>A token lets a program, or a browser on another machine, in as one user for some time.</p>
+              <Empty title="No tokens">
+                <p>A program, or a browser on another machine, signs in with a token of a user.</p>
                 <Copyable text="berth token create laptop" />
               </Empty>
             }
@@ -105,11 +105,13 @@ export function Tokens() {
           onClose={() => setOpen(null)}
           onConfirm={async () => {
             await call('DELETE', `/tokens/${open.id}`);
-            say(`${open.name} is revoked`);
+            say(`Revoked ${open.name}`);
             await reload();
           }}
         >
-          <p>Whatever uses it is refused from now on, and browsers that signed in with it are out.</p>
+          <p>
+            Programs that use it are refused from now on, and browsers that signed in with it are signed out.
+          </p>
         </Confirm>
       )}
     </>
@@ -170,7 +172,7 @@ function NewToken({ all, onClose, onDone }: { all: boolean; onClose: () => void;
       onClose={onClose}
     >
       <TextField
-        label="What it is for"
+        label="Purpose"
         value={name}
         onChange={setName}
         placeholder="laptop"
@@ -179,7 +181,7 @@ function NewToken({ all, onClose, onDone }: { all: boolean; onClose: () => void;
       />
       {all && users.length > 0 && (
         <SelectField
-          label="Of whom"
+          label="User"
           value={user}
           onChange={setUser}
           problem={wrong('user')}
@@ -187,7 +189,7 @@ function NewToken({ all, onClose, onDone }: { all: boolean; onClose: () => void;
         />
       )}
       <TextField
-        label="Ends after"
+        label="Expires after"
         value={ends}
         onChange={setEnds}
         problem={expires === null ? 'A time such as 12h or 30d' : wrong('expires_secs')}

@@ -97,7 +97,7 @@ export function Users() {
             keyOf={user => user.name}
             empty={
               <Empty title="No user yet">
-                <p>Whoever has the token of the installation may do everything. Others get a user each.</p>
+                <p>The token of the installation is an administrator. Create a user for each person.</p>
                 <Copyable text="berth user create ada" />
               </Empty>
             }
@@ -115,13 +115,13 @@ export function Users() {
           onClose={close}
           onConfirm={async () => {
             await call('DELETE', `/users/${encodeURIComponent(open.user)}`);
-            say(`${open.user} is deleted`);
+            say(`Deleted ${open.user}`);
             await reload();
           }}
         >
           <p>
-            All roles and tokens of {open.user} end now, and whoever is signed in with one is out. Work that
-            runs goes on.
+            All roles and tokens of {open.user} end now, and so do sessions with them. Running workloads go
+            on.
           </p>
         </Confirm>
       )}
@@ -135,7 +135,7 @@ function NewUser({ onClose, onDone }: { onClose: () => void; onDone: () => void 
   const send = async () => {
     try {
       await call('POST', '/users', { name: name.trim() });
-      say(`${name.trim()} is there; a role says what they may do, a token lets them in`);
+      say(`Created ${name.trim()}. Grant a role, and create a token to sign in with`);
       onDone();
       onClose();
     } catch (error) {

@@ -20,21 +20,21 @@ const AMOUNTS = {
     label: 'Limit',
     flag: '--limit',
     shape: shape.amount,
-    hint: 'GPUs it never passes',
+    hint: 'The most GPUs it may use',
     placeholder: 'none',
   },
   weight: {
     label: 'Weight',
     flag: '--weight',
     shape: shape.amount,
-    hint: 'Its part of what is idle; 0 does not borrow',
+    hint: 'Its part of idle GPUs; 0 does not borrow',
     placeholder: 'its quota',
   },
   rank: {
     label: 'Rank',
     flag: '--rank',
     shape: shape.whole(Number.NEGATIVE_INFINITY),
-    hint: 'Higher ranks are lent to first',
+    hint: 'Higher ranks borrow first',
     placeholder: '0',
   },
 };
@@ -48,57 +48,62 @@ const OF_DEPARTMENTS = AMOUNTS satisfies Parts<DepartmentSettings, 'name' | 'par
 const OF_PROJECTS = {
   ...AMOUNTS,
   interactive_limit_secs: {
-    label: 'Interactive work ends after',
+    label: 'Interactive time limit',
     flag: '--interactive-limit',
     shape: limit,
     placeholder: 'never',
   },
-  time_limit_secs: { label: 'Any work ends after', flag: '--time-limit', shape: limit, placeholder: 'never' },
+  time_limit_secs: {
+    label: 'Time limit of any work',
+    flag: '--time-limit',
+    shape: limit,
+    placeholder: 'never',
+  },
   idle_limit_secs: {
-    label: 'Idle work is suspended after',
+    label: 'Idle limit',
     flag: '--idle-limit',
     shape: limit,
     placeholder: 'never',
   },
   min_run_secs: {
-    label: 'Nothing is evicted before',
+    label: 'Minimum run time before a preemption',
     flag: '--min-run',
     shape: limit,
     placeholder: 'at any time',
   },
   train_nodes: {
-    label: 'Nodes for training',
+    label: 'Training node affinity',
     flag: '--train-nodes',
     shape: shape.labels,
     placeholder: 'any, or LABEL=VALUE',
   },
   interactive_nodes: {
-    label: 'Nodes for interactive work',
+    label: 'Interactive node affinity',
     flag: '--interactive-nodes',
     shape: shape.labels,
     placeholder: 'any, or LABEL=VALUE',
   },
   model_quotas: {
-    label: 'Quota of GPU models',
+    label: 'Quota by GPU model',
     flag: '--model-quota',
     shape: shape.amounts('MODEL=GPUS'),
     hint: 'Part of the quota',
     placeholder: 'MODEL=GPUS',
   },
-  cpu_quota: { label: 'Quota of CPU cores', flag: '--cpu-quota', shape: shape.amount, placeholder: 'none' },
+  cpu_quota: { label: 'CPU quota', flag: '--cpu-quota', shape: shape.amount, placeholder: 'none' },
   memory_quota: {
-    label: 'Quota of memory',
+    label: 'Memory quota',
     flag: '--memory-quota',
     shape: shape.bytes,
     placeholder: 'none, or 512Gi',
   },
   allow_host_network: {
-    label: 'Its work may use the network of the node',
+    label: 'Allow host network',
     flag: '--allow-host-network',
     shape: shape.check,
   },
   allow_privileged: {
-    label: 'Its work may be privileged',
+    label: 'Allow privileged',
     flag: '--allow-privileged',
     shape: shape.check,
   },
@@ -166,7 +171,12 @@ function Settings(props: {
               ...body,
               unset: lowered.unset,
             });
-      say([`${answer.body.item.name} is set`, ...(answer.body.warnings ?? [])].join('; '));
+      say(
+        [
+          `${name === null ? 'Created' : 'Saved'} ${answer.body.item.name}`,
+          ...(answer.body.warnings ?? []),
+        ].join('; '),
+      );
       await refresh('owners');
       props.onClose();
     } catch (error) {

@@ -1,17 +1,21 @@
-// What belongs to this installation, to this person, and to this browser; and what happened.
+// What belongs to this installation, to this person, and to this browser.
 import { useState } from 'react';
+import { ask, withQuery } from '../api/client.ts';
+import { quoted } from '../model/command.ts';
+import { save } from '../model/csv.ts';
 import { exact } from '../model/format.ts';
 import { signOut } from '../model/live.ts';
 import { useKnown } from '../model/store.ts';
+import { type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
+import { TextField } from '../parts/field.tsx';
 import { whereIs } from '../parts/roles.tsx';
-import { Ago, Button, Copyable, Empty, Link } from '../parts/small.tsx';
+import { Ago, Button, Copyable, Link } from '../parts/small.tsx';
 import { Facts } from './workload-details.tsx';
-import { EventList } from './workload-events.tsx';
 
 type Theme = 'system' | 'light' | 'dark';
 
 const THEMES: { id: Theme; text: string }[] = [
-  { id: 'system', text: 'As the system' },
+  { id: 'system', text: 'System' },
   { id: 'light', text: 'Light' },
   { id: 'dark', text: 'Dark' },
 ];
@@ -25,7 +29,6 @@ export default function Settings() {
   const cluster = useKnown(known => known.cluster);
   const user = useKnown(known => known.user);
   const roles = useKnown(known => known.roles);
-  const events = useKnown(known => known.events);
   const [theme, setTheme] = useState(currentTheme);
   const choose = (theme: Theme) => {
     if (theme === 'system') {
@@ -59,13 +62,13 @@ export default function Settings() {
                         {grant.role} <span className="dim">{whereIs(grant.scope)}</span>
                       </li>
                     ))}
-                    {roles.length === 0 && <li>none; ask whoever leads a project for one</li>}
+                    {roles.length === 0 && <li>none; ask a project lead or an administrator for one</li>}
                   </ul>,
                 ],
                 [
                   'Tokens',
                   <Link key="tokens" to="/people?tab=tokens">
-                    yours, and new ones
+                    Your tokens
                   </Link>,
                 ],
               ]}
@@ -89,8 +92,8 @@ export default function Settings() {
               <h3>Keys</h3>
               <p className="dim">
                 <kbd>/</kbd> searches; <kbd>g</kbd> and then <kbd>o</kbd> <kbd>w</kbd> <kbd>p</kbd>{' '}
-                <kbd>n</kbd> <kbd>a</kbd> <kbd>u</kbd> <kbd>s</kbd> goes to a page; <kbd>Esc</kbd> closes;
-                arrow keys go through rows, tabs and charts.
+                <kbd>n</kbd> <kbd>a</kbd> <kbd>e</kbd> <kbd>u</kbd> <kbd>s</kbd> goes to a page;{' '}
+                <kbd>Esc</kbd> closes; arrow keys go through rows, tabs and charts.
               </p>
             </div>
             <div className="actions">
@@ -108,7 +111,7 @@ export default function Settings() {
                 rows={[
                   ['Berth', cluster.version],
                   ['Runs', cluster.mode === 'kubernetes' ? 'on Kubernetes' : 'on one machine'],
-                  ['Devices', cluster.declared ? 'declared, for trying it out' : 'real'],
+                  ['GPUs', cluster.declared ? 'simulated' : 'real'],
                   [
                     'Since',
                     <span key="since" title={exact(cluster.started_at)}>
@@ -120,31 +123,62 @@ export default function Settings() {
               />
             )}
             <div className="section">
-              <h3>Another browser</h3>
+              <h3>Sign in from another browser</h3>
               <Copyable text="berth dashboard" />
             </div>
             {cluster?.mode !== 'kubernetes' && (
               <div className="section">
-                <h3>A copy of everything</h3>
+                <h3>Backup</h3>
                 <Copyable text="berth backup ~/berth.backup" />
               </div>
             )}
+            <Manifest />
           </div>
         </section>
       </div>
-      <section className="panel" aria-labelledby="happened">
-        <div className="panel-head">
-          <h2 id="happened">What happened</h2>
-          <span className="dim">the newest first</span>
-        </div>
-        <div className="settings-body">
-          {events.length === 0 ? (
-            <Empty title="Nothing yet" />
-          ) : (
-            <EventList events={events.slice(-200).reverse()} withNames />
-          )}
-        </div>
-      </section>
     </div>
+  );
+}
+
+/** The file that installs Berth on a Kubernetes cluster. */
+function Manifest() {
+  const [cluster, setCluster] = useState('');
+  const [problem, setProblem] = useState<Trouble | null>(null);
+  const name = cluster.trim();
+  const download = async () => {
+    setProblem(null);
+    try {
+      const answer = await ask('GET', withQuery('/manifest', { cluster: name }));
+      save(`berth-operator-${name}.yaml`, await answer.text(), 'application/yaml');
+    } catch (error) {
+      setProblem(trouble(error));
+    }
+  };
+  const isWrong = problem?.field === 'cluster';
+  return (
+    <form
+      className="section"
+      aria-labelledby="manifest"
+      onSubmit={event => {
+        event.preventDefault();
+        void download();
+      }}
+    >
+      <h3 id="manifest">Install on a Kubernetes cluster</h3>
+      <TextField
+        label="Name of the cluster"
+        value={cluster}
+        onChange={setCluster}
+        placeholder="lab"
+        problem={isWrong ? problem.detail : null}
+      />
+      {!isWrong && <TroubleNote of={problem} />}
+      <div className="actions">
+        <Button type="submit" icon="file" disabled={name === ''}>
+          Download manifest
+        </Button>
+      </div>
+      <Copyable text={`kubectl apply --server-side -f ${quoted(`berth-operator-${name || 'lab'}.yaml`)}`} />
+    </form>
   );
 }

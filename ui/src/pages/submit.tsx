@@ -1,7 +1,8 @@
 // A form that does what `berth submit` does, and shows how that would be typed.
 import { useMemo, useState } from 'react';
 import { call } from '../api/client.ts';
-import type { Preview, Submitted, WorkloadRequest } from '../api/types.ts';
+import type { Preview, Submitted, Workload, WorkloadRequest } from '../api/types.ts';
+import { imageOf } from '../model/format.ts';
 import { submitted } from '../model/live.ts';
 import { useMay } from '../model/may.ts';
 import {
@@ -27,6 +28,8 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
     .map(project => project.name)
     .filter(name => may.do('submit', `project/${name}`));
   const nodes = useKnown(known => known.nodes);
+  const workloads = useKnown(known => known.workloads);
+  const images = useMemo(() => usedImages(workloads), [workloads]);
   const [before] = useState(() => beginRequest(from, projects[0] ?? ''));
   const [draft, setDraft] = useState(before);
   const [tried, setTried] = useState(false);
@@ -51,7 +54,7 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
     ask(async () => {
       const { body } = await call<Submitted>('POST', '/workloads', request);
       submitted(body.workload);
-      say([`${body.workload.name} is submitted`, ...(body.warnings ?? [])].join('; '));
+      say([`Submitted ${body.workload.name}`, ...(body.warnings ?? [])].join('; '));
       onClose();
       go(`/workloads/${body.workload.id}`);
     });
@@ -62,6 +65,7 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
     });
   const known = (id: PartId) => {
     if (id === 'project') return projects;
+    if (id === 'image') return images;
     if (id === 'node_pool') return [...new Set(nodes.map(node => node.pool))].sort();
     if (id === 'gpu_models')
       return [...new Set(nodes.flatMap(node => node.devices.map(one => one.model)))].sort();
@@ -98,7 +102,7 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
           {preview?.of === request && <WhatWouldHappen preview={preview.is} />}
         </>
       }
-      other={{ verb: 'What would happen?', onDo: foresee }}
+      other={{ verb: 'Dry run', onDo: foresee }}
       onSend={send}
       onClose={onClose}
     >
@@ -121,16 +125,37 @@ export function Submit({ from, onClose }: { from: WorkloadRequest | null; onClos
   );
 }
 
+/** Images that others run, the most used first, after those that are always there. */
+function usedImages(workloads: ReadonlyMap<number, Workload>): string[] {
+  const counts = new Map<string, number>();
+  for (const workload of workloads.values()) {
+    const image = imageOf(workload);
+    if (image !== '') counts.set(image, (counts.get(image) ?? 0) + 1);
+  }
+  const used = [...counts].sort((a, b) => b[1] - a[1]).map(([image]) => image);
+  const always = PARTS.image.options.map(option => option.value);
+  return [...new Set([...used.slice(0, IMAGES_MAX), ...always])];
+}
+
+const IMAGES_MAX = 20;
+
 function WhatWouldHappen({ preview }: { preview: Preview }) {
   const where = preview.nodes.join(', ');
+  const others = Object.entries(preview.evicts_others ?? {}).map(([project, count]) =>
+    count === 1 ? `a workload of ${project}` : `${count} workloads of ${project}`,
+  );
+  const evicts = [...preview.evicts, ...others];
   const text = preview.starts
-    ? preview.evicts.length === 0
-      ? `It would start at once on ${where}.`
-      : `It would start on ${where} once these have left: ${preview.evicts.join(', ')}.`
-    : `It would wait: ${sentence(preview.waits ?? 'nobody knows why')}`;
+    ? evicts.length === 0
+      ? `It would start now on ${where}.`
+      : `It would start on ${where} after the preemption of ${evicts.join(', ')}.`
+    : `It would wait. ${sentence(preview.waits ?? 'the reason is unknown')}`;
   return (
     <div className={`note ${preview.starts ? '' : 'warn'}`} role="status">
       <p>{text}</p>
+      {preview.changes?.map(change => (
+        <p key={change.text}>{sentence(change.text)}</p>
+      ))}
       {preview.warnings?.map(warning => (
         <p key={warning}>{sentence(warning)}</p>
       ))}

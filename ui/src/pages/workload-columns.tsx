@@ -2,7 +2,8 @@
 
 import { serverNow } from '../api/client.ts';
 import type { Workload } from '../api/types.ts';
-import { asksFor, exact, gpus, nodesOf, runTime, span, waitTime } from '../model/format.ts';
+import { utilisationOf } from '../model/derive.ts';
+import { asksFor, exact, gpus, imageOf, nodesOf, runTime, short, span, waitTime } from '../model/format.ts';
 import { here } from '../model/router.ts';
 import { isWaiting } from '../model/status.ts';
 import { useWhy } from '../model/why.ts';
@@ -82,7 +83,7 @@ const user: Of = {
 const kind: Of = {
   id: 'kind',
   title: 'Type',
-  width: 95,
+  width: 105,
   phone: false,
   show: workload => workload.kind,
   value: workload => workload.kind,
@@ -134,7 +135,7 @@ const runs: Of = {
   align: 'right',
   show: workload => <RunTime workload={workload} />,
   value: workload =>
-    workload.running_since || workload.ended
+    workload.running_since || workload.ran_secs != null || workload.ended
       ? Math.round((runTime(workload, serverNow()) ?? 0) / 1000)
       : null,
 };
@@ -160,8 +161,8 @@ const busy: Of = {
   title: 'Utilisation',
   width: 115,
   phone: false,
-  show: workload => <Meter part={workload.progress?.utilisation ?? null} label="Utilisation" tone="good" />,
-  value: workload => workload.progress?.utilisation ?? null,
+  show: workload => <Meter part={utilisationOf(workload)} label="Utilisation" tone="good" />,
+  value: workload => utilisationOf(workload),
 };
 const submitted: Of = {
   id: 'submitted',
@@ -197,10 +198,11 @@ export const PENDING_COLUMNS: Of[] = [
   name,
   project,
   user,
-  asked,
-  { ...waits, phone: true },
+  kind,
+  { ...asked, title: 'Requested GPUs', width: 100 },
+  { ...waits, title: 'Wait time', phone: true },
   { ...status, phone: false },
-  { ...reason, width: 420 },
+  { ...reason, width: 380, wraps: true },
 ];
 
 export const ALL_COLUMNS: Of[] = [
@@ -209,18 +211,19 @@ export const ALL_COLUMNS: Of[] = [
   project,
   user,
   kind,
-  nodes,
+  { ...nodes, extra: true },
   asked,
   { ...allocated, extra: true },
   { ...runs, phone: false },
   { ...waits, extra: true },
-  progress,
-  busy,
+  { ...progress, width: 105 },
+  { ...busy, extra: true },
   submitted,
+  { ...reason, width: 240 },
   {
     id: 'ended',
     title: 'Ended',
-    width: 95,
+    width: 112,
     align: 'right',
     extra: true,
     phone: false,
@@ -233,8 +236,8 @@ export const ALL_COLUMNS: Of[] = [
     width: 190,
     extra: true,
     phone: false,
-    show: workload => <span title={workload.request.image}>{workload.request.image}</span>,
-    value: workload => workload.request.image ?? '',
+    show: workload => <span title={imageOf(workload)}>{imageOf(workload) || '–'}</span>,
+    value: workload => imageOf(workload),
   },
   {
     id: 'priority',
@@ -302,8 +305,12 @@ export const ALL_COLUMNS: Of[] = [
     align: 'right',
     extra: true,
     phone: false,
-    show: workload => workload.progress?.loss ?? <span className="dim">–</span>,
+    show: workload =>
+      workload.progress?.loss == null ? (
+        <span className="dim">–</span>
+      ) : (
+        short(Number(workload.progress.loss))
+      ),
     value: workload => workload.progress?.loss ?? null,
   },
-  { ...reason, extra: true },
 ];

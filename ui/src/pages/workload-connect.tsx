@@ -20,7 +20,7 @@ export function WorkloadConnect({ workload, enters }: { workload: Workload; ente
           {ports.map((port, at) => (
             <Port key={port} workload={workload} port={port} url={workload.urls?.[at]} />
           ))}
-          <p className="dim">A link is good once, for whoever opens it first.</p>
+          <p className="dim">A link works once, for the first browser that opens it.</p>
         </div>
       )}
       {enters && runs && (
@@ -36,8 +36,8 @@ export function WorkloadConnect({ workload, enters }: { workload: Workload; ente
         </div>
       )}
       {!runs && (
-        <Empty title={isFinal(workload.status) ? 'It is over' : 'It does not run yet'}>
-          <p>One can connect while it runs.</p>
+        <Empty title={isFinal(workload.status) ? 'It has ended' : 'It does not run yet'}>
+          <p>You can connect while it runs.</p>
         </Empty>
       )}
       <div className="section">

@@ -1,14 +1,18 @@
-import type { ReactNode } from 'react';
 import { serverNow } from '../api/client.ts';
-import type { Why, Workload } from '../api/types.ts';
+import type { Workload } from '../api/types.ts';
 import { quoted, time } from '../model/command.ts';
-import { asksFor, bytes, exact, gpus, gpuTime, runTime, span, waitTime } from '../model/format.ts';
+import { asksFor, bytes, gpus, gpuTime, imageOf, runTime, span, waitTime } from '../model/format.ts';
 import { submitCommand } from '../model/request.ts';
 import { isFinal, isWaiting } from '../model/status.ts';
-import { now } from '../model/store.ts';
 import { useWhy } from '../model/why.ts';
+import { Facts } from '../parts/facts.tsx';
 import { sentence } from '../parts/failure.tsx';
 import { Ago, Copyable, Link, Meter, StatusLabel, Ticking } from '../parts/small.tsx';
+import { WorkloadIndices } from './workload-indices.tsx';
+import { WorkloadTimeline } from './workload-timeline.tsx';
+import { ByName, WhyItWaits } from './workload-why.tsx';
+
+export { Facts };
 
 export function WorkloadDetails({ workload }: { workload: Workload }) {
   const waits =
@@ -20,6 +24,7 @@ export function WorkloadDetails({ workload }: { workload: Workload }) {
     <>
       {why?.waits && <WhyItWaits why={why} />}
       {!why?.waits && workload.message && <p className="note">{sentence(workload.message)}</p>}
+      <WorkloadTimeline workload={workload} />
       {workload.progress?.percent != null && !isFinal(workload.status) && (
         <div className="section">
           <h3>Progress</h3>
@@ -31,7 +36,7 @@ export function WorkloadDetails({ workload }: { workload: Workload }) {
       )}
       <Facts
         rows={[
-          ['GPUs', `${asksFor(workload)} asked for, ${gpus(workload.gpus_allocated)} allocated`],
+          ['GPUs', `${asksFor(workload)} requested, ${gpus(workload.gpus_allocated)} allocated`],
           ['Submitted', <Ago key="at" at={workload.submitted_at} />],
           [
             'Waited',
@@ -47,17 +52,14 @@ export function WorkloadDetails({ workload }: { workload: Workload }) {
             workload.running_since ? (
               <Ticking key="runs" show={now => span(runTime(workload, now) ?? 0)} />
             ) : (
-              workload.ended && workload.started_at && span(runTime(workload, 0) ?? 0)
+              workload.started_at && span(runTime(workload, 0) ?? 0)
             ),
           ],
           ['Ended', workload.ended && <Ago key="ended" at={workload.ended.at} />],
           ['Exit', exitText(workload)],
-          [
-            'Priority',
-            `${workload.priority}${workload.preemptible ? ', may be preempted' : ', is not preempted'}`,
-          ],
+          ['Priority', `${workload.priority}, ${workload.preemptible ? 'preemptible' : 'not preemptible'}`],
           ['Workers', workers(workload)],
-          ['Image', request.image],
+          ['Image', imageOf(workload)],
           ['Command', command && <code key="command">{command}</code>],
           ['CPU and memory', resources(workload)],
           ['Ports', request.ports?.join(', ')],
@@ -70,27 +72,18 @@ export function WorkloadDetails({ workload }: { workload: Workload }) {
                 ? `${workload.runs}, of which ${workload.failures} failed`
                 : workload.runs),
           ],
-          ['Last saved', workload.checkpoint_at && <Ago key="saved" at={workload.checkpoint_at} />],
-          ['Identity', String(workload.id)],
+          ['Last checkpoint', workload.checkpoint_at && <Ago key="saved" at={workload.checkpoint_at} />],
+          ['Id', String(workload.id)],
         ]}
       />
       {workload.tasks.length > 0 && <Workers workload={workload} />}
+      {request.completions != null && <WorkloadIndices workload={workload} />}
       {(workload.evictions?.length ?? 0) > 0 && <Evictions workload={workload} />}
       <div className="section">
-        <h3>The same by command</h3>
+        <h3>CLI command</h3>
         <Copyable text={request.command_line ?? submitCommand(request)} />
       </div>
     </>
-  );
-}
-
-export function Facts({ rows }: { rows: [string, ReactNode][] }) {
-  return (
-    <dl className="facts">
-      {rows
-        .filter(([, value]) => value !== null && value !== undefined && value !== '' && value !== false)
-        .map(([name, value]) => [<dt key={`${name}-name`}>{name}</dt>, <dd key={name}>{value}</dd>])}
-    </dl>
   );
 }
 
@@ -114,52 +107,11 @@ function resources(workload: Workload) {
   return parts.filter(Boolean).join(', ');
 }
 
-/** A workload by `project/name`, as a way to it when it is known. */
-function ByName({ full }: { full: string }) {
-  const found = [...now().workloads.values()].find(
-    workload => `${workload.project}/${workload.name}` === full && !isFinal(workload.status),
-  );
-  return found ? <Link to={`/workloads/${found.id}`}>{full}</Link> : <span>{full}</span>;
-}
-
-function WhyItWaits({ why }: { why: Why }) {
-  const remedy = why.remedy;
-  return (
-    <section className="why" aria-label="Why it waits">
-      <p>{sentence(why.text)}</p>
-      <Facts
-        rows={[
-          ['Rule', why.rule],
-          ...Object.entries(why.numbers).map(([name, value]): [string, ReactNode] => [
-            name.replaceAll('_', ' '),
-            value === 'true' ? 'yes' : value === 'false' ? 'no' : value,
-          ]),
-          ['May change', why.until && exact(why.until)],
-          ['Would start it', remedy?.text],
-          [
-            'Held by',
-            why.held_by.length > 0 && (
-              <ul>
-                {why.held_by.map(held => (
-                  <li key={held.workload}>
-                    <ByName full={held.workload} />{' '}
-                    <span className="dim">{held.gpus === 1 ? '1 GPU' : `${gpus(held.gpus)} GPUs`}</span>
-                  </li>
-                ))}
-              </ul>
-            ),
-          ],
-        ]}
-      />
-    </section>
-  );
-}
-
 function Workers({ workload }: { workload: Workload }) {
   const isGang = workload.workers_max > 1;
   return (
     <div className="section">
-      <h3>{workload.tasks.length === 1 ? 'Place' : 'Workers'}</h3>
+      <h3>{workload.tasks.length === 1 ? 'Placement' : 'Workers'}</h3>
       <div className="panel">
         <table>
           <thead>
@@ -202,7 +154,7 @@ function Workers({ workload }: { workload: Workload }) {
 function Evictions({ workload }: { workload: Workload }) {
   return (
     <div className="section">
-      <h3>Stopped for others</h3>
+      <h3>Preemptions</h3>
       <ul>
         {workload.evictions?.map(eviction => (
           <li className="event" key={eviction.at}>

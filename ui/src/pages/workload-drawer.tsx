@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'react';
 import { get } from '../api/client.ts';
 import type { Workload, WorkloadRequest } from '../api/types.ts';
+import { time } from '../model/command.ts';
 import { command } from '../model/live.ts';
 import { useMay } from '../model/may.ts';
 import { go, here, usePlace } from '../model/router.ts';
@@ -9,7 +10,8 @@ import { isFinal } from '../model/status.ts';
 import { useKnown } from '../model/store.ts';
 import { Confirm, Drawer } from '../parts/dialog.tsx';
 import { type Trouble, TroubleNote, trouble } from '../parts/failure.tsx';
-import { Button, ProjectName, StatusLabel } from '../parts/small.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Button, Link, ProjectName, StatusLabel } from '../parts/small.tsx';
 import { Tabs } from '../parts/tabs.tsx';
 import { say, sayTrouble } from '../parts/toast.tsx';
 import { WorkloadConnect } from './workload-connect.tsx';
@@ -19,22 +21,27 @@ import { WorkloadLogs } from './workload-logs.tsx';
 import { WorkloadMetrics } from './workload-metrics.tsx';
 import { WorkloadTerminal } from './workload-terminal.tsx';
 
-export function WorkloadDrawer(props: {
-  id: number;
-  onClose: () => void;
-  onClone: (request: WorkloadRequest) => void;
-}) {
-  const listed = useKnown(known => known.workloads.get(props.id));
-  const place = usePlace();
+/** A workload that is listed, or one that the server still knows. */
+function useWorkload(id: number): { workload: Workload | null; problem: Trouble | null } {
+  const listed = useKnown(known => known.workloads.get(id));
   const [asked, setAsked] = useState<Workload | null>(null);
   const [problem, setProblem] = useState<Trouble | null>(null);
   const isListed = listed !== undefined;
   useEffect(() => {
     if (isListed) return;
-    // It is older than what is listed, or was deleted: the server may still know it.
-    get<Workload>(`/workloads/${props.id}`).then(setAsked, error => setProblem(trouble(error)));
-  }, [isListed, props.id]);
-  const workload = listed ?? asked;
+    // It is older than what is listed: the server may still know it.
+    get<Workload>(`/workloads/${id}`).then(setAsked, error => setProblem(trouble(error)));
+  }, [isListed, id]);
+  return { workload: listed ?? asked, problem };
+}
+
+export function WorkloadDrawer(props: {
+  id: number;
+  onClose: () => void;
+  onClone: (request: WorkloadRequest) => void;
+}) {
+  const { workload, problem } = useWorkload(props.id);
+  const place = usePlace();
   const may = useMay();
   if (!workload) {
     return (
@@ -45,57 +52,112 @@ export function WorkloadDrawer(props: {
       </Drawer>
     );
   }
-  const enters = may.work(workload);
-  const tab = place.query.get('tab') ?? 'details';
+  const tab = place.query.get('tab');
   return (
     <Drawer
-      wide={enters && tab === 'terminal'}
+      wide={may.work(workload) && tab === 'terminal'}
       label={`Workload ${workload.name}`}
-      title={<Title workload={workload} />}
-      actions={<Actions workload={workload} onClone={props.onClone} />}
+      title={
+        <>
+          <h2>{workload.name}</h2>
+          <Title workload={workload} />
+        </>
+      }
+      actions={
+        <Link
+          className="button plain bare"
+          label="Open as a page"
+          title="Open as a page"
+          to={`/workload/${workload.id}${tab ? `?tab=${tab}` : ''}`}
+        >
+          <Icon name="page" />
+        </Link>
+      }
+      bar={<Actions workload={workload} onClone={props.onClone} />}
       onClose={props.onClose}
     >
-      <Tabs
-        label="About the workload"
-        at={tab}
-        onChange={tab => go(here(null, { tab: tab === 'details' ? null : tab }), 'replace')}
-        tabs={[
-          { id: 'details', title: 'Details', show: () => <WorkloadDetails workload={workload} /> },
-          { id: 'logs', title: 'Logs', show: () => <WorkloadLogs workload={workload} /> },
-          { id: 'events', title: 'Events', show: () => <WorkloadEvents workload={workload} /> },
-          { id: 'metrics', title: 'Metrics', show: () => <WorkloadMetrics workload={workload} /> },
-          ...(enters
-            ? [
-                {
-                  id: 'terminal',
-                  title: 'Terminal',
-                  show: () => <WorkloadTerminal workload={workload} />,
-                  keep: true,
-                },
-              ]
-            : []),
-          {
-            id: 'connect',
-            title: 'Connect',
-            show: () => <WorkloadConnect workload={workload} enters={enters} />,
-          },
-        ]}
-      />
+      <Views workload={workload} />
     </Drawer>
+  );
+}
+
+/** The same on a page of its own. */
+export function WorkloadWhole(props: { id: number; onClone: (request: WorkloadRequest) => void }) {
+  const { workload, problem } = useWorkload(props.id);
+  useEffect(() => {
+    if (workload) document.title = `${workload.name} · Berth`;
+  }, [workload]);
+  if (!workload) {
+    return (
+      <div className="page">
+        <div className="page-head">
+          <h1>Workload {props.id}</h1>
+        </div>
+        <TroubleNote of={problem} />
+      </div>
+    );
+  }
+  return (
+    <div className="page fixed workload-page">
+      <nav className="crumbs" aria-label="Back">
+        <Link to="/workloads">Workloads</Link>
+      </nav>
+      <div className="page-head">
+        <h1>{workload.name}</h1>
+        <Title workload={workload} />
+        <span className="room" />
+        <div className="drawer-bar">
+          <Actions workload={workload} onClone={props.onClone} />
+        </div>
+      </div>
+      <section className="panel fills" aria-label={`Workload ${workload.name}`}>
+        <Views workload={workload} />
+      </section>
+    </div>
+  );
+}
+
+function Views({ workload }: { workload: Workload }) {
+  const place = usePlace();
+  const enters = useMay().work(workload);
+  return (
+    <Tabs
+      label="About the workload"
+      at={place.query.get('tab') ?? 'details'}
+      onChange={tab => go(here(null, { tab: tab === 'details' ? null : tab }), 'replace')}
+      tabs={[
+        { id: 'details', title: 'Details', show: () => <WorkloadDetails workload={workload} /> },
+        { id: 'logs', title: 'Logs', show: () => <WorkloadLogs workload={workload} /> },
+        { id: 'events', title: 'Events', show: () => <WorkloadEvents workload={workload} /> },
+        { id: 'metrics', title: 'Metrics', show: () => <WorkloadMetrics workload={workload} /> },
+        ...(enters
+          ? [
+              {
+                id: 'terminal',
+                title: 'Terminal',
+                show: () => <WorkloadTerminal workload={workload} />,
+                keep: true,
+              },
+            ]
+          : []),
+        {
+          id: 'connect',
+          title: 'Connect',
+          show: () => <WorkloadConnect workload={workload} enters={enters} />,
+        },
+      ]}
+    />
   );
 }
 
 function Title({ workload }: { workload: Workload }) {
   return (
-    <>
-      <h2>{workload.name}</h2>
-      <div className="row">
-        <StatusLabel status={workload.status} />
-        <ProjectName name={workload.project} />
-        <span>{workload.user}</span>
-        <span>{workload.kind}</span>
-      </div>
-    </>
+    <div className="row">
+      <StatusLabel status={workload.status} />
+      <ProjectName name={workload.project} to={`/projects/${encodeURIComponent(workload.project)}`} />
+      <span>{workload.user}</span>
+      <span>{workload.kind}</span>
+    </div>
   );
 }
 
@@ -106,11 +168,7 @@ function Actions({ workload, onClone }: { workload: Workload; onClone: (request:
   const act = async (verb: 'suspend' | 'resume') => {
     try {
       await command('POST', workload, `/${verb}`);
-      say(
-        verb === 'suspend'
-          ? `${workload.name} is being suspended`
-          : `${workload.name} waits for its place again`,
-      );
+      say(verb === 'suspend' ? `Suspending ${workload.name}` : `${workload.name} is queued again`);
     } catch (error) {
       sayTrouble(trouble(error));
     }
@@ -125,23 +183,31 @@ function Actions({ workload, onClone }: { workload: Workload; onClone: (request:
   };
   const remove = async () => {
     await command('DELETE', workload);
-    say(`${workload.name} ${isFinal(workload.status) ? 'is listed no more' : 'is being ended'}`);
+    say(`${isFinal(workload.status) ? 'Deleted' : 'Stopping'} ${workload.name}`);
   };
   const over = isFinal(workload.status);
   const ends = workload.status === 'Terminating';
   return (
     <>
       {mayWork && !over && !ends && workload.status !== 'Suspended' && (
-        <Button icon="pause" label="Suspend" onClick={() => void act('suspend')} />
+        <Button small icon="pause" onClick={() => void act('suspend')}>
+          Suspend
+        </Button>
       )}
       {mayWork && workload.status === 'Suspended' && (
-        <Button icon="play" label="Resume" onClick={() => void act('resume')} />
+        <Button small icon="play" onClick={() => void act('resume')}>
+          Resume
+        </Button>
       )}
       {may.do('submit', `project/${workload.project}`) && (
-        <Button icon="clone" label="Clone" onClick={() => void clone()} />
+        <Button small icon="clone" onClick={() => void clone()}>
+          Clone
+        </Button>
       )}
       {mayWork && !ends && workload.status !== 'Deleted' && (
-        <Button icon="trash" label="Delete" kind="danger" onClick={() => setDeleting(true)} />
+        <Button small icon="trash" kind="danger" onClick={() => setDeleting(true)}>
+          Delete
+        </Button>
       )}
       {deleting && (
         <Confirm
@@ -152,8 +218,8 @@ function Actions({ workload, onClone }: { workload: Workload; onClone: (request:
         >
           <p>
             {over
-              ? 'It is listed no more. Its log is kept for a while.'
-              : 'It is asked to stop, and ended for good after its grace. What it saved stays; it does not resume.'}
+              ? 'It leaves the list. Its history and its log are kept for a while.'
+              : `Gets SIGTERM, then is killed after ${time(workload.request.grace_secs ?? 30)}. It won't resume. Files it saved stay.`}
           </p>
         </Confirm>
       )}

@@ -10,6 +10,9 @@ import { Button, Empty } from '../parts/small.tsx';
 const LINE = 18;
 const LINES_MAX = 20_000;
 const TAIL = 5000;
+/** Lines that wrap are all there at once, so fewer are shown. */
+const WRAPPED_MAX = 2000;
+const WRAPS_KEPT = 'berth.log.wraps';
 
 // Colours and cursor movements of terminals say nothing here.
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
@@ -71,6 +74,7 @@ export function WorkloadLogs({ workload }: { workload: Workload }) {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
   const [follows, setFollows] = useState(true);
+  const [wraps, setWraps] = useState(() => localStorage.getItem(WRAPS_KEPT) === 'yes');
   const hits = useMemo(() => {
     if (text === '') return [];
     const wanted = text.toLowerCase();
@@ -123,7 +127,7 @@ export function WorkloadLogs({ workload }: { workload: Workload }) {
             value={run ?? ''}
             onChange={event => setRun(event.target.value === '' ? null : Number(event.target.value))}
           >
-            <option value="">Newest run</option>
+            <option value="">Newest run ({workload.runs})</option>
             {Array.from({ length: workload.runs }, (_, index) => (
               <option key={index} value={index + 1}>
                 Run {index + 1}
@@ -131,6 +135,16 @@ export function WorkloadLogs({ workload }: { workload: Workload }) {
             ))}
           </select>
         )}
+        <Button
+          small
+          pressed={wraps}
+          onClick={() => {
+            localStorage.setItem(WRAPS_KEPT, wraps ? 'no' : 'yes');
+            setWraps(!wraps);
+          }}
+        >
+          Wrap
+        </Button>
         <Button small pressed={follows} onClick={() => setFollows(!follows)}>
           Follow
         </Button>
@@ -144,7 +158,7 @@ export function WorkloadLogs({ workload }: { workload: Workload }) {
       {problem && lines.length === 0 ? (
         <TroubleNote of={problem} />
       ) : lines.length === 0 ? (
-        <Empty title={ended || isFinal(workload.status) ? 'It printed nothing' : 'Nothing printed yet'} />
+        <Empty title={ended || isFinal(workload.status) ? 'No output' : 'No output yet'} />
       ) : (
         <Lines
           lines={lines}
@@ -152,6 +166,7 @@ export function WorkloadLogs({ workload }: { workload: Workload }) {
           text={text}
           at={current}
           follows={follows}
+          wraps={wraps}
           onScrollAway={() => setFollows(false)}
         />
       )}
@@ -165,9 +180,10 @@ function Lines(props: {
   text: string;
   at: number | null;
   follows: boolean;
+  wraps: boolean;
   onScrollAway: () => void;
 }) {
-  const { lines, follows, at, onScrollAway } = props;
+  const { lines, follows, at, wraps, onScrollAway } = props;
   const frame = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ first: 0, last: 80 });
   const look = () => {
@@ -181,24 +197,30 @@ function Lines(props: {
     const shown = frame.current;
     if (shown && follows) shown.scrollTop = shown.scrollHeight;
     look();
-  }, [lines, follows]);
+  }, [lines, follows, wraps]);
   useLayoutEffect(() => {
     const shown = frame.current;
-    if (shown && at !== null && !follows) shown.scrollTop = at * LINE - shown.clientHeight / 2;
-  }, [at, follows]);
+    if (!shown || at === null || follows) return;
+    const line = shown.querySelector<HTMLElement>(`[data-line="${at}"]`);
+    // Lines that wrap have heights of their own.
+    const top = wraps ? (line?.offsetTop ?? 0) : at * LINE;
+    shown.scrollTop = top - shown.clientHeight / 2;
+  }, [at, follows, wraps]);
   const hits = useMemo(() => new Set(props.hits), [props.hits]);
   const shown: ReactNode[] = [];
-  for (let index = view.first; index < Math.min(view.last, lines.length); index += 1) {
+  const first = wraps ? Math.max(0, lines.length - WRAPPED_MAX) : view.first;
+  const last = wraps ? lines.length : Math.min(view.last, lines.length);
+  for (let index = first; index < last; index += 1) {
     const name = index === at ? 'at' : hits.has(index) ? 'hit' : undefined;
     shown.push(
-      <p key={index} className={name} style={{ top: index * LINE }}>
+      <p key={index} data-line={index} className={name} style={wraps ? undefined : { top: index * LINE }}>
         {hits.has(index) ? marked(lines[index]!, props.text) : lines[index]}
       </p>,
     );
   }
   return (
     <div
-      className="log"
+      className={`log ${wraps ? 'wraps' : ''}`}
       ref={frame}
       onScroll={look}
       onWheel={event => {
@@ -210,7 +232,7 @@ function Lines(props: {
       // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard.
       tabIndex={0}
     >
-      <div style={{ height: lines.length * LINE }}>{shown}</div>
+      <div style={wraps ? undefined : { height: lines.length * LINE }}>{shown}</div>
     </div>
   );
 }

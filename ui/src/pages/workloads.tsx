@@ -14,11 +14,12 @@ import { Search } from '../parts/search.tsx';
 import { Button, Copyable, Empty } from '../parts/small.tsx';
 import { type Sort, sorted, Table } from '../parts/table.tsx';
 import { Submit } from './submit.tsx';
+import { Bulk, CHOICE, useChosen } from './workload-bulk.tsx';
 import { ALL_COLUMNS } from './workload-columns.tsx';
 import { WorkloadDrawer } from './workload-drawer.tsx';
 
 const SHOWS: { id: string; title: string; fits: (workload: Workload) => boolean }[] = [
-  { id: '', title: 'Unfinished', fits: workload => !isFinal(workload.status) },
+  { id: '', title: 'Active', fits: workload => !isFinal(workload.status) },
   { id: 'running', title: 'Running', fits: isPlaced },
   { id: 'pending', title: 'Pending', fits: isWaiting },
   { id: 'finished', title: 'Finished', fits: workload => isFinal(workload.status) },
@@ -75,7 +76,7 @@ export default function Workloads() {
   const order = place.query.get('sort') ?? '-submitted';
   const sort: Sort = useMemo(() => ({ by: order.replace(/^-/, ''), down: order.startsWith('-') }), [order]);
 
-  const columns = useMemo(() => ALL_COLUMNS.filter(column => shownColumns.has(column.id)), [shownColumns]);
+  const shown = useMemo(() => ALL_COLUMNS.filter(column => shownColumns.has(column.id)), [shownColumns]);
   const rows = useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (workload: Workload) =>
@@ -88,6 +89,8 @@ export default function Workloads() {
     return sorted([...all.values()].filter(fits), ALL_COLUMNS, sort);
   }, [all, show, text, project, user, node, onlyIdle, sort]);
 
+  const picked = useChosen(rows);
+  const columns = useMemo(() => (may.somewhere('own-work') ? [CHOICE, ...shown] : shown), [may, shown]);
   const people = useMemo(() => [...new Set([...all.values()].map(workload => workload.user))].sort(), [all]);
   const projects = useKnown(known => known.projects);
   const id = place.parts[1] === undefined ? null : Number(place.parts[1]);
@@ -100,8 +103,8 @@ export default function Workloads() {
     save(
       'workloads.csv',
       csv(
-        columns.map(column => column.title),
-        rows.map(row => columns.map(column => column.value(row))),
+        shown.map(column => column.title),
+        rows.map(row => shown.map(column => column.value(row))),
       ),
     );
 
@@ -167,6 +170,7 @@ export default function Workloads() {
           CSV
         </Button>
       </div>
+      {picked.length > 0 && <Bulk picked={picked} />}
       <section className="panel fills">
         <Table
           label="Workloads"
@@ -177,7 +181,7 @@ export default function Workloads() {
           onSort={next => set({ sort: `${next.down ? '-' : ''}${next.by}` })}
           onOpen={open}
           open={id}
-          empty={isFiltered ? <NothingFits /> : <NothingYet submits={may.somewhere('submit')} />}
+          empty={isFiltered ? <NoMatch text={text} /> : <NothingYet submits={may.somewhere('submit')} />}
         />
         {hasOlder && (show.id === 'finished' || show.id === 'all') && (
           <div className="table-foot">
@@ -202,21 +206,22 @@ export default function Workloads() {
   );
 }
 
-function NothingFits() {
+function NoMatch({ text }: { text: string }) {
   return (
-    <Empty title="Nothing fits">
-      <Button onClick={() => go('/workloads')}>Show all unfinished</Button>
+    <Empty title={text === '' ? 'No workloads match these filters' : `No workloads match “${text}”`}>
+      <Button onClick={() => go('/workloads')}>Show all active workloads</Button>
     </Empty>
   );
 }
 
 function NothingYet({ submits }: { submits: boolean }) {
+  const hasGpus = useKnown(known => (known.totals?.gpus ?? 0) > 0);
   return (
-    <Empty title="No workload is unfinished">
+    <Empty title="No active workloads">
       {submits && (
         <>
           <p>Submit one here, or type it; this small trainer needs no image of your own:</p>
-          <Copyable text="berth submit hello -g 1 -i berth/quickstart" />
+          <Copyable text={`berth submit hello -g ${hasGpus ? 1 : 0} -i berth/quickstart`} />
         </>
       )}
     </Empty>

@@ -5,20 +5,27 @@ import { colour } from '../model/colours.ts';
 import type { Holding } from '../model/derive.ts';
 import { bytes, gpus, percent } from '../model/format.ts';
 import { here } from '../model/router.ts';
+import { type DeviceTotal, readDeviceTotals, useDeviceTotals } from '../model/totals.ts';
 import { Link } from './small.tsx';
 
 type OnNode = ReadonlyMap<number, Holding[]> | undefined;
 
-function words(node: Node, index: number, on: Holding[]) {
+const FREE: DeviceTotal = { others: 0, utilisation: null };
+
+function words(node: Node, index: number, on: Holding[], others: number) {
   const device = node.devices[index]!;
   const who = on.map(
     ({ workload, share, leaves }) =>
       `${workload.project}/${workload.name} ${gpus(share)}${leaves ? ' (leaving)' : ''}`,
   );
+  if (others > 0) who.push(`${OTHERS} ${gpus(others)}`);
   return `GPU ${index}, ${device.model}, ${bytes(device.memory)}: ${who.length === 0 ? 'free' : who.join(', ')}`;
 }
 
-function Parts({ on }: { on: Holding[] }) {
+/** Workloads that one may not see have no name here. */
+const OTHERS = 'in use by others';
+
+function Parts({ on, others }: { on: Holding[]; others: number }) {
   return (
     <>
       {on.map(({ workload, share, leaves }) => (
@@ -28,49 +35,55 @@ function Parts({ on }: { on: Holding[] }) {
           style={{ height: `${share * 100}%`, ['--of' as string]: colour(workload.project) }}
         />
       ))}
+      {others > 0 && <i className="others" style={{ height: `${others * 100}%` }} />}
     </>
   );
 }
 
 /** Small cells, for a glance. */
 export const DeviceStrip = memo(function DeviceStrip({ node, on }: { node: Node; on: OnNode }) {
-  const taken = node.devices.filter(device => (on?.get(device.index)?.length ?? 0) > 0).length;
+  const totals = readDeviceTotals(useDeviceTotals(node, on));
+  const cells = node.devices.map(device => ({
+    index: device.index,
+    holders: on?.get(device.index) ?? [],
+    others: totals.get(device.index)?.others ?? 0,
+  }));
+  const taken = cells.filter(cell => cell.holders.length > 0 || cell.others > 0).length;
   return (
     <span className="strip" role="img" aria-label={`${taken} of ${node.devices.length} GPUs in use`}>
-      {node.devices.map(device => {
-        const here = on?.get(device.index) ?? [];
-        return (
-          <span key={device.index} className="cell" title={words(node, device.index, here)}>
-            <Parts on={here} />
-          </span>
-        );
-      })}
+      {cells.map(({ index, holders, others }) => (
+        <span key={index} className="cell" title={words(node, index, holders, others)}>
+          <Parts on={holders} others={others} />
+        </span>
+      ))}
     </span>
   );
 });
 
-/** Large cells with names; each leads to who is on it. */
+/** Large cells with names; each leads to its workloads. */
 export const DeviceGrid = memo(function DeviceGrid({ node, on }: { node: Node; on: OnNode }) {
+  const totals = readDeviceTotals(useDeviceTotals(node, on));
   return (
     <ul className="device-grid" aria-label={`GPUs of ${node.name}`}>
       {node.devices.map(device => {
         const holders = on?.get(device.index) ?? [];
-        const usage = device.usage;
+        const { others, utilisation } = totals.get(device.index) ?? FREE;
+        const isFree = holders.length === 0 && others === 0;
         return (
           <li
             key={device.index}
-            className={`device ${holders.length === 0 ? 'free' : ''}`}
-            title={words(node, device.index, holders)}
+            className={`device ${isFree ? 'free' : ''}`}
+            title={words(node, device.index, holders, others)}
           >
             <span className="device-fill" aria-hidden="true">
-              <Parts on={holders} />
+              <Parts on={holders} others={others} />
             </span>
             <span className="device-text">
               <span className="device-index">{device.index}</span>
-              {usage && <span className="device-usage">{percent(usage.utilisation)}</span>}
+              {utilisation !== null && <span className="device-usage">{percent(utilisation)}</span>}
             </span>
             <span className="device-names">
-              {holders.length === 0 && <span className="dim">free</span>}
+              {isFree && <span className="dim">free</span>}
               {holders.map(({ workload, share, leaves }) => (
                 <Link
                   key={workload.id}
@@ -81,6 +94,7 @@ export const DeviceGrid = memo(function DeviceGrid({ node, on }: { node: Node; o
                   {share < 1 && <span className="dim"> {gpus(share)}</span>}
                 </Link>
               ))}
+              {others > 0 && <span className="dim">in use{others < 1 && ` ${gpus(others)}`}</span>}
             </span>
           </li>
         );

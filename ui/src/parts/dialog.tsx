@@ -137,7 +137,10 @@ export function Drawer(props: {
   label: string;
   wide?: boolean;
   onClose: () => void;
+  /** Buttons beside the title. */
   actions?: ReactNode;
+  /** Buttons with words, below the title. */
+  bar?: ReactNode;
   children: ReactNode;
 }) {
   const panel = useRef<HTMLElement>(null);
@@ -174,6 +177,7 @@ export function Drawer(props: {
           {props.actions}
           <Button icon="close" label="Close" kind="plain" onClick={onClose} />
         </div>
+        {props.bar && <div className="drawer-bar">{props.bar}</div>}
       </header>
       {props.children}
     </aside>

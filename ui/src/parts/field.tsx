@@ -34,7 +34,7 @@ export function TextField(
     value: string;
     onChange: (value: string) => void;
     placeholder?: string;
-    type?: 'text' | 'password';
+    type?: 'text' | 'password' | 'datetime-local';
     mono?: boolean;
     rows?: number;
     required?: boolean;

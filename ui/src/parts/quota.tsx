@@ -4,6 +4,8 @@ import { gpus } from '../model/format.ts';
 
 export function QuotaBar(props: {
   project: string;
+  /** The colour; that of the project when absent. */
+  tone?: string;
   allocated: number;
   quota: number;
   waiting: number;
@@ -21,7 +23,7 @@ export function QuotaBar(props: {
       className="quota"
       role="img"
       aria-label={label}
-      style={{ ['--of' as string]: colour(props.project) }}
+      style={{ ['--of' as string]: props.tone ?? colour(props.project) }}
       title={label}
     >
       <span className="quota-promise" style={{ width: part(quota) }} />

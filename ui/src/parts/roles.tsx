@@ -15,8 +15,8 @@ export const MEANS: Record<Role, string> = {
   admin: 'everything, everywhere',
   'department-lead': 'settings, people and work of a department and below',
   'project-lead': 'people and all work of a project',
-  researcher: 'submits, and has own work',
-  viewer: 'looks',
+  researcher: 'submits, and manages own workloads',
+  viewer: 'sees, and changes nothing',
 };
 
 export function whereIs(scope: Scope): string {
@@ -29,7 +29,7 @@ export function RoleTag({ grant, onChange }: { grant: Grant; onChange: () => voi
   const take = async () => {
     try {
       await call('POST', '/roles/revoke', grant);
-      say(`${grant.user} is ${grant.role} of ${whereIs(grant.scope)} no more`);
+      say(`Revoked ${grant.role} ${whereIs(grant.scope)} from ${grant.user}`);
       onChange();
     } catch (error) {
       sayTrouble(trouble(error));
@@ -77,7 +77,7 @@ export function GrantForm(props: {
   const send = async () => {
     try {
       await call('POST', '/roles', { user: user.trim(), role, scope });
-      say(`${user.trim()} is ${role} of ${whereIs(scope)}`);
+      say(`Granted ${role} ${whereIs(scope)} to ${user.trim()}`);
       props.onDone();
       props.onClose();
     } catch (error) {

@@ -31,6 +31,10 @@ export interface Column<T> {
   silent?: boolean;
   /** Goes first when there is no room. */
   phone?: boolean;
+  /** Long text takes several lines; in tables that show all rows. */
+  wraps?: boolean;
+  /** Stands in the heading instead of the title. */
+  head?: ReactNode;
 }
 
 export interface Sort {
@@ -162,6 +166,13 @@ function Heading<T>({
   const isSorted = sort?.by === column.id;
   const order = isSorted ? (sort.down ? 'descending' : 'ascending') : undefined;
   const name = `${column.align ?? ''} ${column.phone === false ? 'no-phone' : ''}`;
+  if (column.head) {
+    return (
+      <th scope="col" className={name}>
+        {column.head}
+      </th>
+    );
+  }
   if (!onSort || column.silent) {
     return (
       <th scope="col" className={name}>
@@ -200,7 +211,10 @@ const Row = memo(function Row({ row, columns, index, open, onOpen }: RowProps) {
       }}
     >
       {columns.map(column => (
-        <td key={column.id} className={`${column.align ?? ''} ${column.phone === false ? 'no-phone' : ''}`}>
+        <td
+          key={column.id}
+          className={`${column.align ?? ''} ${column.phone === false ? 'no-phone' : ''} ${column.wraps ? 'wraps' : ''}`}
+        >
           {column.show(row)}
         </td>
       ))}
