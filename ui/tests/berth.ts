@@ -11,6 +11,9 @@ export const cache = process.env.BERTH_CACHE ?? join(homedir(), '.cache/berth');
 export const BERTH =
   process.env.BERTH_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(cache, 'target'), 'debug/berth');
 
+/** Where commands are typed: work runs under an account of its user, which may enter it wherever the clone is. */
+export const HERE = '/';
+
 export class Berth {
   readonly folder = mkdtempSync(join(tmpdir(), 'berth-ui-'));
   /** The nodes that are declared. */
@@ -59,6 +62,7 @@ export class Berth {
 
   async run(...words: string[]): Promise<string> {
     const { stdout } = await promisify(execFile)(BERTH, words, {
+      cwd: HERE,
       env: { ...process.env, BERTH_HOME: this.folder },
     });
     return stdout;

@@ -2,11 +2,12 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { Locator, Page } from '@playwright/test';
-import { BERTH, type Berth, expect, test } from './berth.ts';
+import { BERTH, type Berth, expect, HERE, test } from './berth.ts';
 
 /** Types the line of a form, as somebody would who copied it. */
 async function type(berth: Berth, line: string) {
   await promisify(execFile)('bash', ['-c', line.replace(/^berth/, '"$BERTH"')], {
+    cwd: HERE,
     env: { ...process.env, BERTH, BERTH_HOME: berth.folder },
   });
 }
@@ -44,7 +45,7 @@ async function asked(berth: Berth, name: string, team: string): Promise<Record<s
   const text = await berth.run('get', `${team}/${name}`, '--json');
   const { name: _, command_line: __, ...request } = (JSON.parse(text) as Known).request;
   // A command also sends the place of its caller, which the page cannot know.
-  if (request.working_dir === process.cwd()) delete request.working_dir;
+  if (request.working_dir === HERE) delete request.working_dir;
   const variables = Object.entries((request.environment ?? {}) as Record<string, string>);
   const own = variables.filter(([variable]) => !OF_THE_CALLER.test(variable));
   if (own.length > 0) request.environment = Object.fromEntries(own);

@@ -34,7 +34,7 @@ struct Step {
     command: Command,
     /// Whether the program is one of Rust's test harness, whose output has a known form.
     is_harness: bool,
-    /// The arguments with which cargo runs only this.
+    /// The command that runs only this.
     rerun: String,
 }
 
@@ -88,8 +88,8 @@ fn suites(root: &Path, programs: Vec<Program>) -> Vec<Suite> {
     }
     let mut documents = programs::cargo_command();
     documents.args(["test", "--workspace", "--locked", "--doc"]).current_dir(root);
-    suites.push(Suite::of_one("documents", documents, "--doc"));
-    suites.push(Suite::of_one("dashboard", Command::new(root.join(".ci/test-ui")), ""));
+    suites.push(Suite::of_one("documents", documents, "cargo test --doc"));
+    suites.push(Suite::of_one("dashboard", Command::new(root.join(".ci/test-ui")), ".ci/test-ui"));
     suites
 }
 
@@ -123,7 +123,7 @@ fn run_suite(suite: Suite, place: usize, count: usize, show: fn(&Said)) -> Resul
         let context = || format!("running {}", step.title);
         let is_ok = run_watched(&mut step.command, &step.title, &mut tally, show).with_context(context)?;
         if !is_ok {
-            println!("error: test failed, to rerun pass `{}`", step.rerun);
+            println!("error: test failed; run it again with `{}`", step.rerun);
             failed.push(format!("{} ({})", step.title, step.rerun));
         }
     }
@@ -305,7 +305,7 @@ mod tests {
             ("dashboard", 2, 0, "ok"),
         ];
         assert_eq!(told, expected);
-        assert_eq!(ended[1].failed, ["unittests src/lib.rs (-p beta --lib)"]);
+        assert_eq!(ended[1].failed, ["unittests src/lib.rs (cargo test -p beta --lib)"]);
         let skips: Vec<&str> = ended[0].tally.skips.iter().map(|skip| skip.test.as_str()).collect();
         assert_eq!(skips, ["unittests src/lib.rs it_is_skipped"]);
     }

@@ -136,7 +136,7 @@ impl Program {
             Kind::Integration => source.to_string(),
             _ => format!("unittests {source}"),
         };
-        let rerun = format!("-p {} {target}", self.package);
+        let rerun = format!("cargo test -p {} {target}", self.package);
         Step { title, command, is_harness: self.is_harness, rerun }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
             parse(&message("test", "live", "tests/live.rs")).expect("a message").expect("a program");
         assert_eq!((program.package.as_str(), program.is_harness), ("xtask", true));
         let step = program.into_step();
-        assert_eq!((step.title.as_str(), step.rerun.as_str()), ("tests/live.rs", "-p xtask --test live"));
+        assert_eq!((step.title.as_str(), step.rerun.as_str()), ("tests/live.rs", "cargo test -p xtask --test live"));
         let program = parse(&message("bin", "xtask", "src/main.rs")).expect("a message").expect("a program");
         assert_eq!(program.into_step().title, "unittests src/main.rs");
     }

@@ -144,6 +144,8 @@ fn the_sequences_of_the_report_reach_its_four_states_on_kubernetes() {
     });
     a_request_that_is_sent_again_makes_one_workload(&berth);
     volumes_are_claims_of_their_project(&berth);
+    labels_are_those_of_the_node(&berth);
+    other_commands_of_the_report_work_as_printed(&berth);
     what_touches_the_node_needs_the_leave_of_its_project(&berth);
 }
 
@@ -166,6 +168,44 @@ fn volumes_are_claims_of_their_project(berth: &Berth) {
     berth.run("berth volume delete data -p team-b");
     assert!(!berth.kubectl("get pvc -A -o name -n berth-team-b").is_empty());
     until("it is gone", || berth.json("berth volume list")["items"].as_array().map(Vec::len) == Some(1));
+}
+
+fn labels_are_those_of_the_node(berth: &Berth) {
+    let nodes = berth.json("berth node list");
+    let node = nodes["items"][0]["name"].as_str().expect("a node").to_owned();
+    let by_kubectl = || berth.kubectl(&format!("get node {node} -o jsonpath={{.metadata.labels.rack}}"));
+    let shown = || berth.json(&format!("berth node describe {node}"))["labels"]["rack"].clone();
+    berth.run(&format!("berth node label {node} rack=r1"));
+    assert_eq!(by_kubectl(), "r1");
+    until("Berth shows the label", || shown() == "r1");
+    let refused = berth.home.run(&format!("berth node label {node} rack=r2"));
+    assert!(refused.code == Some(6) && refused.stderr.contains("--overwrite"), "{refused:?}");
+    berth.run(&format!("berth node label {node} rack=r2 --overwrite"));
+    assert_eq!(by_kubectl(), "r2");
+    berth.run(&format!("berth node label {node} rack-"));
+    assert_eq!(by_kubectl(), "");
+    until("Berth shows no label", || shown().is_null());
+}
+
+fn other_commands_of_the_report_work_as_printed(berth: &Berth) {
+    berth.run("berth project update team-d --allow-privileged");
+    berth.run("runai project set team-d");
+    berth.run("runai submit build1 -i python -g 1 --interactive --command sleep --args infinity");
+    let netapp = "runai submit netapp1 -i netapp/tensorflow-tfl-py3:20.01.0 --local-image --large-shm -v /mnt:/mnt -v /tmp:/tmp \
+                  --command python --args /netapp/scripts/run.py \
+                  --args --dataset_dir=/mnt/mount_0/dataset/imagenet/imagenet_original/ --args --num_mounts=2 \
+                  --args --dgx_version=dgx1 --args --num_devices=1 -g 1";
+    until("the project may mount paths of the node", || berth.home.run(netapp).code == Some(0));
+    for name in ["build1", "netapp1"] {
+        until(&format!("{name} runs"), || {
+            berth.json(&format!("berth get team-d/{name}"))["status"] == "Running"
+        });
+    }
+    let list = berth.run("runai list");
+    assert!(list.starts_with("Showing jobs for project team-d\n\nNAME "), "{list}");
+    assert!(list.contains("build1") && list.contains("netapp1"), "{list}");
+    berth.run("runai delete build1 netapp1");
+    until("they are gone", || !berth.run("runai list").contains("netapp1"));
 }
 
 /// A command that prints as things happen.

@@ -46,6 +46,8 @@ impl Person {
         command
             .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_berth")])
             .args(words)
+            // Every account may enter it, wherever the clone is.
+            .current_dir("/")
             .env_clear()
             .envs(home.environment())
             .env("PATH", "/usr/bin:/bin")
