@@ -15,16 +15,12 @@ BERTH = $(CARGO_TARGET_DIR)/quick/berth
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Options of `berth up`: `make run UP="--nodes 1xdgxh100"` tries another machine.
+# Options of `berth up`: `make run UP="--change --nodes 1xdgxh100"` tries another machine.
 UP ?= --nodes 2xdgx1 --project team-a=4 --project team-b=2 --project team-c=2 --project team-d=8
-# A server of root runs work under accounts of its users. They cannot enter a clone below a closed folder, such as /root, nor run a
-# Python that is installed there; then work of this trial runs under the server's own account.
-RUN_AS = $(shell [ "$$(id -u)" != 0 ] || setpriv --reuid=65534 --regid=65534 --clear-groups \
-	sh -c 'test -r . && python3 -c ""' 2>/dev/null || echo --tasks-run-as server)
 
 run: ## build Berth and start it: two declared DGX-1 and the four teams of the report; Ctrl-C ends it
 	@.ci/build-quick
-	@exec $(BERTH) up $(UP) $(RUN_AS)
+	@exec .ci/start $(UP)
 
 story: ## play the report's scenario in the simulator; a picture goes to target/tr4858.svg
 	@.ci/ensure rust

@@ -25,7 +25,12 @@ fn check_ledger(text: &str, read: impl Fn(&str) -> Option<String>) -> Vec<Broken
     };
     let mut last_of: BTreeMap<char, u32> = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {
-        let Some(row) = Row::parse(line) else { continue };
+        let Some(row) = Row::parse(line) else {
+            if looks_like_a_row(line) {
+                add(index + 1, "a row has an id, an item and two cells".into());
+            }
+            continue;
+        };
         let last = last_of.entry(row.report).or_default();
         if row.number != *last + 1 {
             add(index + 1, format!("{} does not follow {}{last:02}", row.id(), row.report));
@@ -68,6 +73,12 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Whether a line begins as a row of a report does.
+fn looks_like_a_row(line: &str) -> bool {
+    let id = line.strip_prefix('|').map(str::trim_start).unwrap_or_default();
+    id.starts_with(['T', 'M']) && id[1..].starts_with(|digit: char| digit.is_ascii_digit())
+}
+
 /// What is wrong with a cell, if anything is.
 fn broken_cell(cell: &str, read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let tests: Vec<&str> = cell.split('`').skip(1).step_by(2).filter(|text| is_reference(text)).collect();
@@ -92,7 +103,7 @@ fn exists(test: &str, read: impl Fn(&str) -> Option<String>) -> bool {
     let Some((file, name)) = test.split_once("::") else { return read(test).is_some() };
     let Some(text) = read(file) else { return false };
     match file.rsplit('.').next() {
-        Some("rs") => text.contains(&format!("fn {name}(")),
+        Some("rs") => is_test_of_rust(&text, name),
         Some("py") => text.contains(&format!("def {name}(")),
         // Names of the dashboard's tests are sentences in any kind of quotes.
         Some("ts") => {
@@ -102,13 +113,26 @@ fn exists(test: &str, read: impl Fn(&str) -> Option<String>) -> bool {
     }
 }
 
+/// Whether a function of this name has the attribute of a test.
+fn is_test_of_rust(text: &str, name: &str) -> bool {
+    text.match_indices(&format!("fn {name}(")).any(|(at, _)| {
+        // The first is the line of the function itself, up to its name.
+        let above = text[..at].lines().rev().skip(usize::from(!text[..at].ends_with('\n')));
+        let mut attributes = above.take_while(|line| line.trim_start().starts_with("#["));
+        attributes.any(|line| line.contains("test]") || line.contains("test("))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn found(rows: &str) -> Vec<String> {
         let read = |file: &str| match file {
-            "crates/a/tests/b.rs" => Some("#[test]\nfn a_job_runs() {}".to_owned()),
+            "crates/a/tests/b.rs" => Some(
+                "#[test]\nfn a_job_runs() {}\n\nfn a_helper() {}\n\n#[tokio::test]\nasync fn it_waits() {}"
+                    .to_owned(),
+            ),
             "ui/tests/c.spec.ts" => Some("test('a page opens', async () => {});".to_owned()),
             "scenarios/d.berth" => Some(String::new()),
             _ => None,
@@ -133,6 +157,18 @@ mod tests {
                 "T01, one machine: there is no test `crates/a/tests/b.rs::a_job_flies`",
                 "T01, Kubernetes: there is no test `ui/tests/gone.spec.ts::a page opens`"
             ]
+        );
+    }
+
+    #[test]
+    fn only_what_is_marked_as_a_test_counts_as_one() {
+        let row = |name: &str| format!("| T01 | a | `crates/a/tests/b.rs::{name}` | not yet |");
+        assert_eq!(found(&row("it_waits")), Vec::<String>::new());
+        assert_eq!(found(&row("a_helper")).len(), 1);
+        assert_eq!(
+            found("| T01 | a | not yet | not yet |\n| T02 | not yet |").len(),
+            1,
+            "a row without an item"
         );
     }
 

@@ -13,11 +13,15 @@ use crate::{
     oci, process,
 };
 use rustix::{
-    fs::{Access, FileType, access, stat},
+    fs::{
+        Access, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, access, accessat, fstat, open, openat2,
+        stat,
+    },
     io::Errno,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
@@ -155,6 +159,16 @@ enum Found {
     File {
         others: bool,
     },
+    /// It cannot be judged before the task starts; the task is not refused for it.
+    Unknown,
+}
+
+/// Where a path of a task is.
+enum Place {
+    /// On this machine, where the rights of the account decide.
+    Machine(PathBuf),
+    /// Below a folder that Berth shows to the task, whoever may enter the folders above it.
+    Lent { source: PathBuf, rest: PathBuf },
 }
 
 /// What this machine has against a task, or what would become of it.
@@ -267,29 +281,35 @@ impl Sight<'_> {
         }
     }
 
-    /// Where a path of the task is on this machine, and whether Berth shows it to the task whoever may enter the folders above it.
-    fn place(&self, path: &Path) -> (PathBuf, bool) {
+    /// Where a path of the task is on this machine.
+    fn place(&self, path: &Path) -> Place {
         let over = self.mounts.iter().filter(|mount| path.starts_with(&mount.target));
-        match over.max_by_key(|mount| mount.target.components().count()) {
-            None => (path.to_owned(), false),
-            Some(mount) => {
-                let rest = path.strip_prefix(&mount.target).unwrap_or(Path::new(""));
-                (mount.source.join(rest), mount.lent)
-            }
+        let Some(mount) = over.max_by_key(|mount| mount.target.components().count()) else {
+            return Place::Machine(path.to_owned());
+        };
+        let rest = path.strip_prefix(&mount.target).unwrap_or(Path::new(""));
+        match mount.lent {
+            true => Place::Lent { source: mount.source.clone(), rest: rest.to_owned() },
+            false => Place::Machine(mount.source.join(rest)),
         }
     }
 
     fn look(&self, path: &Path) -> Found {
-        let (place, lent) = self.place(path);
-        match lent {
-            true => probe(&place),
-            false => self.act(|| probe(&place)).unwrap_or(Found::Missing),
-        }
+        let found = match self.place(path) {
+            Place::Machine(place) => self.act(|| probe(&place)),
+            Place::Lent { source, rest } => {
+                match open(&source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+                    Ok(lent) => self.act(|| probe_below(&lent, &rest)),
+                    Err(_) => Some(Found::Missing),
+                }
+            }
+        };
+        found.unwrap_or(Found::Unknown)
     }
 
     /// The first directory on the way to a path that is closed to the account.
     fn closed_at(&self, path: &Path) -> PathBuf {
-        let (place, _) = self.place(path);
+        let Place::Machine(place) = self.place(path) else { return path.to_owned() };
         let mut way: Vec<&Path> = place.ancestors().collect();
         way.reverse();
         let at = self.act(|| way.into_iter().find(|part| probe(part) == Found::Closed).map(Path::to_owned));
@@ -302,7 +322,7 @@ impl Sight<'_> {
             crate::access::as_account(account, &mount.source).map_err(|error| {
                 Unfit::Mount(format!(
                     "user {}, as whom this workload would run, cannot reach {} ({error}): open the folders above it to that user, \
-                     or start the server with `--allow-mount {}`",
+                     or start the server with `berth up --change --allow-mount {}`",
                     account.user,
                     mount.source.display(),
                     mount.source.display()
@@ -314,7 +334,7 @@ impl Sight<'_> {
 
     fn folder(&self, path: &Path) -> Result<(), Unfit> {
         match self.look(path) {
-            Found::Folder => Ok(()),
+            Found::Folder | Found::Unknown => Ok(()),
             Found::Missing => Err(Unfit::NoFolder(path.to_owned())),
             Found::Closed => Err(Unfit::ClosedFolder {
                 path: path.to_owned(),
@@ -344,7 +364,7 @@ impl Sight<'_> {
         if program.contains('/') {
             let file = here.join(program);
             return match self.look(&file) {
-                Found::Program => Ok(file),
+                Found::Program | Found::Unknown => Ok(file),
                 Found::Missing => Err(Unfit::NoFile(file)),
                 Found::Folder => Err(Unfit::NotExecutable { path: file, is_folder: true }),
                 Found::File { others: false } => Err(Unfit::NotExecutable { path: file, is_folder: false }),
@@ -359,7 +379,7 @@ impl Sight<'_> {
         for folder in &folders {
             let file = folder.join(program);
             match self.look(&file) {
-                Found::Program => return Ok(file),
+                Found::Program | Found::Unknown => return Ok(file),
                 Found::File { others } => not_executable = not_executable.or(Some((file, others))),
                 Found::Closed => closed.push(folder.clone()),
                 Found::Missing | Found::Folder => {}
@@ -392,17 +412,17 @@ impl Sight<'_> {
         let script = argv.get(1).filter(|word| word.ends_with(".py") || word.ends_with(".sh"));
         let script = script.filter(|word| reads_scripts && !word.starts_with('-'))?;
         let file = folder.unwrap_or(Path::new(process::MEETING_WORK)).join(script);
-        let (place, lent) = self.place(&file);
-        let opens = || {
-            rustix::fs::open(
-                &place,
-                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK,
-                rustix::fs::Mode::empty(),
-            )
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = match self.place(&file) {
+            Place::Machine(place) => self.act(|| open(&place, flags, Mode::empty())),
+            Place::Lent { source, rest } => {
+                let lent = open(&source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+                self.act(|| openat2(&lent, &rest, flags, Mode::empty(), BELOW))
+            }
         };
-        let opened = if lent { Some(opens()) } else { self.act(opens) };
         match (opened?, folder) {
-            (Ok(_), _) => None,
+            // A link out of the mount leads to a file of the task, which is not known before it starts.
+            (Ok(_) | Err(Errno::XDEV), _) => None,
             (Err(Errno::ACCESS | Errno::PERM), _) => Some(format!(
                 "user {}, as whom this workload would run, cannot read {}",
                 self.user(),
@@ -419,17 +439,48 @@ impl Sight<'_> {
 /// What a path is to whoever asks.
 fn probe(path: &Path) -> Found {
     match stat(path) {
-        Err(Errno::ACCESS | Errno::PERM) => Found::Closed,
-        Err(_) => Found::Missing,
-        Ok(found) => {
-            let may_execute = access(path, Access::EXEC_OK).is_ok();
-            match FileType::from_raw_mode(found.st_mode) {
-                FileType::Directory if may_execute => Found::Folder,
-                FileType::Directory => Found::Closed,
-                _ if may_execute => Found::Program,
-                _ => Found::File { others: found.st_mode & 0o111 != 0 },
-            }
+        Ok(found) => judge(&found, access(path, Access::EXEC_OK).is_ok()),
+        Err(error) => missing(error),
+    }
+}
+
+/// What a path below an opened folder is to whoever asks. A way that leads out of the folder is not followed.
+fn probe_below(folder: &OwnedFd, path: &Path) -> Found {
+    let opened = match path.as_os_str().is_empty() {
+        true => folder.try_clone().map_err(|_| Errno::MFILE),
+        false => openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), BELOW),
+    };
+    match opened.and_then(|file| Ok((fstat(&file)?, file))) {
+        Ok((found, file)) => {
+            let may_execute = match FileType::from_raw_mode(found.st_mode) {
+                FileType::Directory => accessat(&file, ".", Access::EXEC_OK, AtFlags::empty()).is_ok(),
+                // The mount is the file itself, which only an administrator can have lent.
+                _ if path.as_os_str().is_empty() => found.st_mode & 0o111 != 0,
+                _ => accessat(folder, path, Access::EXEC_OK, AtFlags::empty()).is_ok(),
+            };
+            judge(&found, may_execute)
         }
+        Err(error) => missing(error),
+    }
+}
+
+/// What lies outside of an opened folder is not looked at, also not by a link.
+const BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+fn missing(error: Errno) -> Found {
+    match error {
+        Errno::ACCESS | Errno::PERM => Found::Closed,
+        Errno::XDEV | Errno::MFILE | Errno::NFILE => Found::Unknown,
+        _ => Found::Missing,
+    }
+}
+
+fn judge(found: &Stat, may_execute: bool) -> Found {
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::Directory if may_execute => Found::Folder,
+        FileType::Directory => Found::Closed,
+        _ if may_execute => Found::Program,
+        _ => Found::File { others: found.st_mode & 0o111 != 0 },
     }
 }
 
@@ -512,5 +563,42 @@ mod tests {
         assert!(matches!(unfit, Unfit::NotExecutable { is_folder: false, .. }), "{unfit}");
         fs::set_permissions(data.join("run"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         assert!(check_in(&scratch.path().join("agent"), &in_mount).is_ok());
+    }
+
+    #[test]
+    fn a_mount_tells_nothing_about_files_outside_of_it() {
+        if !account::is_root() {
+            println!("SKIPPED: acting as another account needs root");
+            return;
+        }
+        let scratch = Scratch::new();
+        let root = fs::canonicalize(scratch.path()).unwrap();
+        let mode = |path: &Path, mode: u32| {
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        for folder in ["volume/open", "volume/closed", "closed"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("closed/hidden"), "#!/bin/sh\n").unwrap();
+        mode(&root.join("closed/hidden"), 0o755);
+        mode(&root.join("closed"), 0o700);
+        mode(&root.join("volume/closed"), 0o700);
+        std::os::unix::fs::symlink(root.join("closed/hidden"), root.join("volume/there")).unwrap();
+        std::os::unix::fs::symlink(root.join("closed/nothing"), root.join("volume/away")).unwrap();
+        let mount = Mount { source: root.join("volume"), target: "/v".into(), read_only: true, lent: true };
+        let mounts = [mount];
+        let account = Account::of(2_100_000_000, 2_100_000_000).expect("a number of its own");
+        let sight = Sight { account: Some(account), mounts: &mounts };
+        let look = |path: &str| sight.look(Path::new(path));
+        assert_eq!(
+            (look("/v"), look("/v/open"), look("/v/none")),
+            (Found::Folder, Found::Folder, Found::Missing)
+        );
+        assert_eq!(look("/v/closed"), Found::Closed, "with the rights of the account");
+        for (there, away) in [("/v/../closed/hidden", "/v/../closed/nothing"), ("/v/there", "/v/away")] {
+            assert_eq!((look(there), look(away)), (Found::Unknown, Found::Unknown), "{there} is as {away}");
+        }
+        let hidden = ["sh".to_owned(), "../closed/hidden.sh".to_owned()];
+        assert_eq!(sight.script("sh", &hidden, Some(Path::new("/v"))), None);
     }
 }

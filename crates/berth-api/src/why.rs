@@ -95,7 +95,7 @@ pub struct AccountNumbers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Blocked {
     /// `gpus`, `cpu`, `memory`, `node-size`, `node-cpu`, `node-memory`, `gpu-memory`, `gpu-model`, `cordoned`, `node-selector`,
-    /// `node-affinity`, `node-pool`, `pool-size`, `topology`, `apart`, `reservation`.
+    /// `node-affinity`, `node-pool`, `pool-size`, `workers`, `topology`, `apart`, `reservation`.
     pub cause: String,
     /// One sentence for people.
     pub text: String,

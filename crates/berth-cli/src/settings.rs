@@ -234,8 +234,19 @@ impl Settings {
         table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
     }
 
+    /// Refuses what the file of settings cannot hold: a path that is not text.
+    pub(crate) fn check(self) -> Result<Self, Failure> {
+        match Table::try_from(&self) {
+            Ok(_) => Ok(self),
+            Err(_) => {
+                Err(Failure::misuse("a path of the options is not UTF-8 text, and could not be remembered")
+                    .hint("rename the file or folder, or give a link to it"))
+            }
+        }
+    }
+
     fn table(&self) -> Table {
-        Table::try_from(self).expect("settings are TOML")
+        Table::try_from(self).expect("settings were checked")
     }
 
     /// What a start would have, and what it would change of what is remembered. `self` is what the command line gives.
@@ -278,9 +289,10 @@ impl Settings {
     }
 }
 
-/// A value as TOML. Text, numbers, words and lists of text are the same in JSON.
+/// A value as TOML. Text, numbers, words and lists of text are the same in JSON, but for one control character.
 fn written(value: &Value) -> String {
-    serde_json::to_string(value).expect("settings have no times and no tables")
+    let text = serde_json::to_string(value).expect("settings have no times and no tables");
+    text.replace('\u{7f}', "\\u007F")
 }
 
 /// What a setting is when it is not set.
@@ -418,6 +430,16 @@ mod tests {
         let (merged, differences) = Settings::default().merged(&remembered, &["nodes".into()]);
         assert_eq!(shown(&differences), ["nodes: 2xdgx1 -> this-machine"]);
         assert_eq!(merged.declared(), None);
+    }
+
+    #[test]
+    fn what_the_file_cannot_hold_is_refused_and_control_characters_are_read_again() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(b"/\xff.toml"));
+        let refused = Settings { images: Some(path), ..Settings::default() }.check().unwrap_err();
+        assert!(refused.to_string().contains("not UTF-8"), "{refused}");
+        let odd = Settings { images: Some("/a\u{7f}\u{1}\"b".into()), ..Settings::default() };
+        assert_eq!(read(&odd.text()).expect("is TOML").images, odd.images);
     }
 
     #[test]

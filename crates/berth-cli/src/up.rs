@@ -129,7 +129,7 @@ fn settings(folder: &Folder, arguments: &UpArgs) -> anyhow::Result<(Settings, Ve
         images: arguments.images.as_ref().map(absolute).transpose()?,
         ..Settings::default()
     };
-    let given = given.with_access(&arguments.access)?;
+    let given = given.with_access(&arguments.access)?.check()?;
     let (remembered, mut notes) = match Settings::of_folder(folder)? {
         Some(remembered) => (Some(remembered), Vec::new()),
         None => inferred(folder, &given)?,
@@ -284,7 +284,8 @@ async fn serve(config: Config, folder: &Folder, mut notes: Vec<String>) -> anyho
             ));
         }
         (Shutdown::KeepWorkloads, count @ 1..) => {
-            say(&format!("berth: stopping; {count} workloads go on without it\n"));
+            let workloads = if count == 1 { "workload goes" } else { "workloads go" };
+            say(&format!("berth: stopping; {count} {workloads} on without it\n"));
         }
         _ => say("berth: stopping\n"),
     }
@@ -315,7 +316,7 @@ fn explained(error: berth_server::ServerError, listen: SocketAddr, folder: &Fold
         }
         ServerError::Accounts(why) => {
             Failure::new(Exit::Failed, format!("work cannot run under accounts of users: {why}"))
-                .hint("--tasks-run-as server runs all of it under this server's own account; docs/security.md says what follows")
+                .hint("--change --tasks-run-as server runs all of it under this server's own account; docs/security.md says what follows")
                 .into()
         }
         error @ (ServerError::Declared(_) | ServerError::NotLoopback(_) | ServerError::Tls(_)) => {

@@ -42,7 +42,7 @@ fn commands(markdown: &str) -> Vec<String> {
 fn options_of_make_run() -> String {
     let makefile = fs::read_to_string(root().join("Makefile")).expect("is there");
     let line = makefile.lines().find_map(|line| line.strip_prefix("UP ?= ")).expect("`make run` has options");
-    assert!(makefile.contains("up $(UP)"), "`make run` starts the server with them");
+    assert!(makefile.contains(".ci/start $(UP)"), "`make run` starts the server with them");
     line.to_owned()
 }
 

@@ -229,10 +229,12 @@ impl Pool {
         let given = if never { Given::Empty } else { Given::View(View::Free) };
         let room = Room::new(self, shape, given, ignored);
         let request = &shape.request;
-        let size = |fits: bool, blocker: Blocker| match fits {
-            // One task fits, so that it is their number that does not.
-            true => Blocker::PoolSize { tasks: min, most: Room::new(self, shape, given, &[]).most(min) },
-            false => blocker,
+        let most = || Room::new(self, shape, given, &[]).most(min);
+        // Where one task fits, it is their number that does not.
+        let size = |fits: bool, blocker: Blocker| match (fits, never) {
+            (true, true) => Blocker::PoolSize { tasks: min, most: most() },
+            (true, false) if min > 1 => Blocker::TooFewFit { tasks: min, most: most() },
+            _ => blocker,
         };
         match cause {
             Cause::Selector => {
@@ -270,10 +272,8 @@ impl Pool {
                     reserved.map(|(owner, _)| self.entry(*owner).workload.id).collect();
                 Blocker::Reserved { owners: owners.into_iter().collect() }
             }
-            Cause::Topology => {
-                Blocker::Topology { tasks: min, most: Room::new(self, shape, given, &[]).most(min) }
-            }
-            Cause::Apart => Blocker::Apart { tasks: min, most: Room::new(self, shape, given, &[]).most(min) },
+            Cause::Topology => Blocker::Topology { tasks: min, most: most() },
+            Cause::Apart => Blocker::Apart { tasks: min, most: most() },
             Cause::Gpus if never => {
                 let asked = u32::from(request.gpu.devices());
                 let devices = |node: &NodeSlot| match &room.device {
@@ -286,7 +286,7 @@ impl Pool {
             Cause::Gpus => {
                 let asked = u32::from(request.gpu.devices());
                 let largest = room.nodes().map(|node| free_gpus(shape, node)).max().unwrap_or(Gpus::ZERO);
-                Blocker::GpusInUse { asked, largest }
+                size(Gpus::whole(u64::from(asked)) <= largest, Blocker::GpusInUse { asked, largest })
             }
             Cause::Cpu if never => {
                 let largest = room.nodes().map(|node| node.cpu).max().unwrap_or(Cpu::ZERO);
@@ -294,7 +294,7 @@ impl Pool {
             }
             Cause::Cpu => {
                 let largest = room.nodes().map(|node| Cpu(room.free(node).cpu)).max().unwrap_or(Cpu::ZERO);
-                Blocker::CpuInUse { asked: request.cpu, largest }
+                size(request.cpu <= largest, Blocker::CpuInUse { asked: request.cpu, largest })
             }
             Cause::Memory if never => {
                 let largest = room.nodes().map(|node| node.memory).max().unwrap_or(Bytes::ZERO);
@@ -303,7 +303,7 @@ impl Pool {
             Cause::Memory => {
                 let largest =
                     room.nodes().map(|node| Bytes(room.free(node).memory)).max().unwrap_or(Bytes::ZERO);
-                Blocker::MemoryInUse { asked: request.memory, largest }
+                size(request.memory <= largest, Blocker::MemoryInUse { asked: request.memory, largest })
             }
         }
     }

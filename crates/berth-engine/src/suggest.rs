@@ -13,8 +13,8 @@ use crate::{
     tree::{GPU, Node},
 };
 use berth_types::{
-    Action, Blocker, Bytes, Change, Cpu, GpuRequest, Gpus, Kind, Name, RequestChange, Share, Suggestion,
-    Tasks, Time, WaitDetails, Workload, WorkloadId, WorkloadSpec,
+    Blocker, Bytes, Change, Cpu, GpuRequest, Gpus, Kind, Name, RequestChange, Share, Suggestion, Tasks, Time,
+    WaitDetails, Workload, WorkloadId, WorkloadSpec,
 };
 use std::{
     collections::BTreeSet,
@@ -73,17 +73,7 @@ fn evictions_to_start(engine: &Engine, spec: WorkloadSpec, now: Time) -> Option<
     trial.apply(&Change::Submitted(Workload::submitted(TRIED, spec, now))).ok()?;
     let plan = trial.plan(now);
     trial.workload(TRIED)?.places().next()?;
-    let left = plan.actions.iter().filter_map(|action| match action {
-        Action::Evict { workload, winner, .. }
-        | Action::Shrink { workload, winner, .. }
-        | Action::Move { workload, winner: Some(winner), .. }
-            if *winner == TRIED =>
-        {
-            Some(*workload)
-        }
-        _ => None,
-    });
-    Some(left.collect::<BTreeSet<_>>().into_iter().collect())
+    Some(plan.displaced_by(TRIED).into_iter().collect())
 }
 
 /// Candidates by kind, cheapest kind first; inside a kind the smallest change first.
@@ -123,13 +113,13 @@ fn other_pools(engine: &Engine, spec: &WorkloadSpec) -> Vec<RequestChange> {
 /// Less CPU or memory, where that is what blocks: as much as there is, in whole cores and GiB.
 fn less_beside_gpus(details: &WaitDetails) -> Vec<RequestChange> {
     let change = |blocker: &Blocker| match blocker {
-        Blocker::NodeCpu { largest, .. } | Blocker::CpuInUse { largest, .. } => {
+        Blocker::NodeCpu { asked, largest } | Blocker::CpuInUse { asked, largest } => {
             let whole = Cpu(largest.0 / 1000 * 1000);
-            (whole > Cpu::ZERO).then_some(RequestChange::Cpu(whole))
+            (whole > Cpu::ZERO && whole < *asked).then_some(RequestChange::Cpu(whole))
         }
-        Blocker::NodeMemory { largest, .. } | Blocker::MemoryInUse { largest, .. } => {
+        Blocker::NodeMemory { asked, largest } | Blocker::MemoryInUse { asked, largest } => {
             let whole = Bytes(largest.0 >> 30 << 30);
-            (whole > Bytes::ZERO).then_some(RequestChange::Memory(whole))
+            (whole > Bytes::ZERO && whole < *asked).then_some(RequestChange::Memory(whole))
         }
         _ => None,
     };

@@ -21,9 +21,39 @@ fn details(world: &World, id: WorkloadId) -> WaitDetails {
     world.engine.wait_details(id, &reason).expect("it waits")
 }
 
+/// The request with a change. Values that were defaults of what changed follow it.
+fn respecified(change: &RequestChange, spec: &WorkloadSpec) -> WorkloadSpec {
+    let mut changed = spec.clone();
+    match change {
+        RequestChange::Model(model) => changed.request.models = [model.clone()].into(),
+        RequestChange::Pool(pool) => changed.pool = pool.clone(),
+        RequestChange::AnyNode => changed.selector = Selector::default(),
+        RequestChange::Cpu(cpu) => changed.request.cpu = *cpu,
+        RequestChange::Memory(memory) => changed.request.memory = *memory,
+        RequestChange::Preemptible => {
+            changed.preemptible = true;
+            if spec.priority == spec.kind.priority(spec.preemptible) {
+                changed.priority = spec.kind.priority(true);
+            }
+        }
+        RequestChange::MinTasks(min) => {
+            changed.tasks = Tasks::new(*min, spec.tasks.max()).unwrap_or(spec.tasks);
+        }
+        RequestChange::Split { tasks, gpus } => {
+            changed.tasks = Tasks::new(*tasks, *tasks).unwrap_or(spec.tasks);
+            changed.request.gpu = GpuRequest::Whole(*gpus);
+            if spec.kind == Kind::Train {
+                changed.kind = Kind::Distributed;
+            }
+        }
+        RequestChange::Gpus(gpu) => changed.request.gpu = *gpu,
+    }
+    changed
+}
+
 fn suggestions(world: &World, id: WorkloadId) -> Vec<Suggestion> {
     let spec = world.state.workloads[&id].spec.clone();
-    world.engine.suggest(id, &details(world, id), world.now, |change| Some(change.apply(&spec)))
+    world.engine.suggest(id, &details(world, id), world.now, |change| Some(respecified(change, &spec)))
 }
 
 fn changes(world: &World, id: WorkloadId) -> Vec<RequestChange> {
@@ -211,6 +241,41 @@ fn a_gang_that_must_be_together_or_apart_is_told_so() {
 }
 
 #[test]
+fn a_gang_of_which_only_a_part_fits_is_told_how_many() {
+    let mut world = world(&[4, 4, 4]);
+    add(&mut world, [project(1, 10)]);
+    run(&mut world, train(1, 3));
+    let waiting = run(&mut world, WorkloadSpec { request: train(1, 3).request, ..gang(1, 3, 3) });
+    let found = details(&world, waiting);
+    assert_eq!((found.asked, found.free), (Gpus::whole(9), Gpus::whole(9)));
+    assert_eq!(found.blockers, [Blocker::TooFewFit { tasks: 3, most: 2 }]);
+}
+
+#[test]
+fn the_node_with_most_free_gpus_is_the_one_that_counts() {
+    let mut world = world(&[4, 4]);
+    add(&mut world, [project(1, 8)]);
+    run(&mut world, train(1, 3));
+    run(&mut world, train(1, 2));
+    let waiting = run(&mut world, train(1, 3));
+    assert_eq!(details(&world, waiting).blockers, [Blocker::GpusInUse { asked: 3, largest: Gpus::whole(2) }]);
+}
+
+#[test]
+fn cpu_that_suffices_for_each_worker_is_not_suggested_as_less() {
+    let mut world = world(&[8]);
+    add(&mut world, [project(1, 8)]);
+    let request = Request { cpu: Cpu::cores(30), ..gang(1, 1, 1).request };
+    let waiting = run(&mut world, WorkloadSpec { request: request.clone(), ..gang(1, 3, 3) });
+    let found = details(&world, waiting);
+    let said =
+        |blocker: &Blocker| matches!(blocker, Blocker::CpuInUse { asked, largest } if largest >= asked);
+    assert!(!found.blockers.iter().any(said), "{found:?}");
+    let more = |change: &RequestChange| matches!(change, RequestChange::Cpu(cpu) if *cpu >= request.cpu);
+    assert!(!changes(&world, waiting).iter().any(more), "{:?}", changes(&world, waiting));
+}
+
+#[test]
 fn a_reservation_is_named_with_its_owner() {
     let policy = Policy { reserve_after: Span::ZERO, ..Policy::default() };
     let mut world = world_with(policy, &[3]);
@@ -392,7 +457,7 @@ fn fits_without(world: &World, workload: &Workload, blockers: &[Blocker]) -> boo
 /// Makes a suggested change as its owner would, and asks the checker about the plan that follows.
 fn make_change(world: &World, policy: &Policy, id: WorkloadId, suggestion: &Suggestion) -> Vec<String> {
     let mut world = world.clone();
-    let spec = suggestion.change.apply(&world.state.workloads[&id].spec);
+    let spec = respecified(&suggestion.change, &world.state.workloads[&id].spec);
     world.apply(Change::Cancelled { workload: id, at: world.now });
     let made = world.submit(spec);
     let before = world.state.clone();
@@ -458,7 +523,7 @@ fn every_suggested_change_starts_the_workload_and_every_number_is_right() {
                 let what_ifs = AtomicU64::new(0);
                 let suggested = world.engine.suggest(id, &found, world.now, |change| {
                     what_ifs.fetch_add(1, Ordering::Relaxed);
-                    Some(change.apply(&workload.spec))
+                    Some(respecified(change, &workload.spec))
                 });
                 if what_ifs.into_inner() > berth_engine::Engine::WHAT_IFS_MAX as u64 {
                     problems.push("too many changes are planned".into());

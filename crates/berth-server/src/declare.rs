@@ -111,7 +111,7 @@ pub(crate) fn this_machine(host: &dyn berth_agent::Host, notes: &mut Vec<String>
     if devices.gpus.is_empty() {
         let reason = devices.reason.unwrap_or_else(|| "none were found".into());
         notes.push(format!(
-            "this machine has no GPUs to share ({reason}); work that asks for none still runs. To try it out: berth up --nodes 2xdgx1"
+            "this machine has no GPUs to share ({reason}); work that asks for none still runs. To try it out: berth up --change --nodes 2xdgx1"
         ));
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;

@@ -2,6 +2,7 @@
 
 use crate::{Place, Time, WorkloadId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Why a workload may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,4 +150,17 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// When only time passes, the next instant at which the plan can change.
     pub wake: Option<Time>,
+}
+
+impl Plan {
+    /// Workloads that lose a place to a winner: those evicted, moved or shrunk for it, by id.
+    pub fn displaced_by(&self, winner: WorkloadId) -> BTreeSet<WorkloadId> {
+        let displaced = self.actions.iter().filter_map(|action| match action {
+            Action::Evict { workload, winner, .. }
+            | Action::Shrink { workload, winner, .. }
+            | Action::Move { workload, winner: Some(winner), .. } => Some((*workload, *winner)),
+            _ => None,
+        });
+        displaced.filter(|(_, of)| *of == winner).map(|(workload, _)| workload).collect()
+    }
 }

@@ -1,8 +1,6 @@
 //! The numbers behind a wait, and the changes of a request that would end it.
 
-use crate::{
-    Account, Bytes, Cpu, GpuRequest, Gpus, Kind, Name, NodeId, Selector, Tasks, WorkloadId, WorkloadSpec,
-};
+use crate::{Account, Bytes, Cpu, GpuRequest, Gpus, Name, NodeId, WorkloadId};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU8;
 
@@ -129,6 +127,13 @@ pub enum Blocker {
         /// Tasks the empty nodes hold.
         most: u64,
     },
+    /// Each task fits what is free of a node, but all nodes together have room for fewer.
+    TooFewFit {
+        /// Tasks of the minimum.
+        tasks: u64,
+        /// Tasks that what is free holds.
+        most: u64,
+    },
     /// No one domain of the required topology has room for all tasks.
     Topology {
         /// Tasks of the minimum.
@@ -197,38 +202,6 @@ pub enum RequestChange {
     },
     /// Ask for fewer GPUs in each task.
     Gpus(GpuRequest),
-}
-
-impl RequestChange {
-    /// The request with this change. Values that were defaults of what changed follow it.
-    pub fn apply(&self, spec: &WorkloadSpec) -> WorkloadSpec {
-        let mut changed = spec.clone();
-        match self {
-            Self::Model(model) => changed.request.models = [model.clone()].into(),
-            Self::Pool(pool) => changed.pool = pool.clone(),
-            Self::AnyNode => changed.selector = Selector::default(),
-            Self::Cpu(cpu) => changed.request.cpu = *cpu,
-            Self::Memory(memory) => changed.request.memory = *memory,
-            Self::Preemptible => {
-                changed.preemptible = true;
-                if spec.priority == spec.kind.priority(spec.preemptible) {
-                    changed.priority = spec.kind.priority(true);
-                }
-            }
-            Self::MinTasks(min) => {
-                changed.tasks = Tasks::new(*min, spec.tasks.max()).unwrap_or(spec.tasks);
-            }
-            Self::Split { tasks, gpus } => {
-                changed.tasks = Tasks::new(*tasks, *tasks).unwrap_or(spec.tasks);
-                changed.request.gpu = GpuRequest::Whole(*gpus);
-                if spec.kind == Kind::Train {
-                    changed.kind = Kind::Distributed;
-                }
-            }
-            Self::Gpus(gpu) => changed.request.gpu = *gpu,
-        }
-        changed
-    }
 }
 
 /// A change of the request with which the workload would start now. The engine planned it before it was named.

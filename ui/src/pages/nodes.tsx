@@ -137,7 +137,7 @@ function NoNode({ isFiltered }: { isFiltered: boolean }) {
   return (
     <Empty title="No nodes">
       <p>This machine has no GPU that Berth can use. Try it with simulated GPUs:</p>
-      <Copyable text="berth up --nodes 2xdgx1" />
+      <Copyable text="berth up --change --nodes 2xdgx1" />
     </Empty>
   );
 }

@@ -290,7 +290,7 @@ function NoNodes() {
   return (
     <Empty title="No nodes">
       <p>This machine has no GPU that Berth can use. Try it with simulated GPUs:</p>
-      <Copyable text="berth up --nodes 2xdgx1" />
+      <Copyable text="berth up --change --nodes 2xdgx1" />
     </Empty>
   );
 }

@@ -163,7 +163,10 @@ mod tests {
             parse(&message("test", "live", "tests/live.rs")).expect("a message").expect("a program");
         assert_eq!((program.package.as_str(), program.is_harness), ("xtask", true));
         let step = program.into_step();
-        assert_eq!((step.title.as_str(), step.rerun.as_str()), ("tests/live.rs", "cargo test -p xtask --test live"));
+        assert_eq!(
+            (step.title.as_str(), step.rerun.as_str()),
+            ("tests/live.rs", "cargo test -p xtask --test live")
+        );
         let program = parse(&message("bin", "xtask", "src/main.rs")).expect("a message").expect("a program");
         assert_eq!(program.into_step().title, "unittests src/main.rs");
     }

@@ -136,7 +136,7 @@ fn open_source(mount: &Mount, account: Option<&Account>) -> Result<OwnedFd, Stri
         Some(account) => access::as_account(account, &mount.source).map_err(|error| {
             format!(
                 "{source} could not be mounted: user {} may not reach it ({error}): open the folders above it to that user, or \
-                 start the server with `--allow-mount {source}`",
+                 start the server with `berth up --change --allow-mount {source}`",
                 account.user
             )
         }),

@@ -75,7 +75,8 @@ mod tests {
             let before = cpu_time();
             while cpu_time() < before + Duration::from_micros(100) {}
         });
-        assert!((1..=31).contains(&rounds), "{rounds} times 100 µs of {step:?}");
-        assert!(pace.utilisation() > 0);
+        // On a machine that is too busy there may be none.
+        assert!(rounds <= 31, "{rounds} times 100 µs of {step:?}");
+        assert!(rounds == 0 || pace.utilisation() > 0);
     }
 }

@@ -287,7 +287,10 @@ fn check_version(minor: u64) -> Check {
 
 fn check_gpus(facts: &Facts) -> Check {
     const NAME: &str = "GPUs";
-    let slices = facts.slices.as_ref().copied().unwrap_or(0);
+    let slices = match &facts.slices {
+        Ok(slices) => *slices,
+        Err(reason) => return unknown(NAME, reason, "list resourceslices"),
+    };
     match &facts.gpus {
         Err(reason) => unknown(NAME, reason, "list nodes"),
         Ok(0) if slices == 0 => Check::failure(

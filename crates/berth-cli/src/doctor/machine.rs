@@ -128,10 +128,16 @@ fn port(folder: &Folder, listen: std::net::SocketAddr) -> Port {
     match TcpListener::bind(listen) {
         Ok(_) => Port::Free,
         Err(error) => match berth_client::running(folder.path()) {
-            Ok(Some(running)) if is_alive(running.pid) => Port::Own,
+            Ok(Some(running)) if is_alive(running.pid) && listens_at(&running.address, listen) => Port::Own,
             _ => Port::Taken(error.to_string()),
         },
     }
+}
+
+/// Whether the address of a running server has this port.
+fn listens_at(address: &str, listen: std::net::SocketAddr) -> bool {
+    let port = address.trim_end_matches('/').rsplit(':').next();
+    port.and_then(|port| port.parse().ok()) == Some(listen.port())
 }
 
 /// Whether the clock is synchronised, by what systemd or chrony say.
@@ -208,7 +214,7 @@ fn check_gpus(facts: &Facts) -> Check {
         (Err(reason), 0) => Check::warning(
             NAME,
             format!("this machine has no NVIDIA GPU ({reason})"),
-            "none is needed to try Berth: `berth up --nodes 2xdgx1` simulates GPUs; work without GPUs runs anyway",
+            "none is needed to try Berth: `berth up --change --nodes 2xdgx1` simulates GPUs; work without GPUs runs anyway",
         ),
         (Err(reason), count) => Check::failure(
             NAME,
@@ -310,7 +316,7 @@ fn check_port(facts: &Facts) -> Check {
         Port::Taken(error) => Check::failure(
             NAME,
             format!("{} cannot be used: {error}", facts.listen),
-            "end the program that listens there (`ss -ltnp` lists them), or choose another port: `berth up --listen 127.0.0.1:PORT`",
+            "end the program that listens there (`ss -ltnp` lists them), or choose another port: `berth up --change --listen 127.0.0.1:PORT`",
         ),
     }
 }

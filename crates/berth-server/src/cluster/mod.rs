@@ -349,6 +349,7 @@ fn record(known: ClusterWorkload) -> Record {
         submitted: known.submitted,
         first_started: known.first_started,
         run_started: known.run_started,
+        last_started: known.run_started,
         runs: known.runs,
         failures: known.failures,
         preemptions: known.preemptions,

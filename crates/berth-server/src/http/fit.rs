@@ -213,7 +213,7 @@ fn acl(path: &Path, at: &Path, user: u32) -> String {
 fn other_account(user: &str) -> String {
     format!(
         "or let it run as another account: an admin names one (`berth user set {user} --account ACCOUNT`), or starts the server \
-         with `berth up --tasks-run-as server`"
+         with `berth up --change --tasks-run-as server`"
     )
 }
 

@@ -364,7 +364,7 @@ impl Platform {
             Action::Start { places, .. } => {
                 record.runs += 1;
                 record.first_started.get_or_insert(at);
-                record.run_started = Some(at);
+                (record.run_started, record.last_started) = (Some(at), Some(at));
                 record.message = None;
                 record.warned.clear();
                 record.on_run_begins();

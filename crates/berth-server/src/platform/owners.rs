@@ -69,11 +69,11 @@ impl Platform {
                 "the first start after its last workload has ended removes it; `berth up --change --nodes NODES` adds nodes",
             ));
         }
-        if known.condition == condition && self.draining.contains(&id) == draining && !is_missing {
+        if known.condition == condition && self.draining.contains(&id) == draining {
             return Ok(());
         }
         let node = Node { condition, ..known.clone() };
-        self.happen(Happened::Node { node, draining, missing: false }, now)
+        self.happen(Happened::Node { node, draining, missing: is_missing }, now)
     }
 
     /// Cordons a node and stops what is on it; it returns to the queue with its place.

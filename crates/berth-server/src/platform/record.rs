@@ -142,6 +142,9 @@ pub(crate) struct Record {
     pub(crate) submitted: Time,
     pub(crate) first_started: Option<Time>,
     pub(crate) run_started: Option<Time>,
+    /// When its last run began, also after that run is over.
+    #[serde(default)]
+    pub(crate) last_started: Option<Time>,
     /// Starts so far, extras counted too; each task knows in which it was started.
     pub(crate) runs: u32,
     pub(crate) failures: u32,
@@ -186,6 +189,7 @@ impl Record {
             submitted: workload.submitted,
             first_started: None,
             run_started: None,
+            last_started: None,
             runs: 0,
             failures: 0,
             preemptions: 0,

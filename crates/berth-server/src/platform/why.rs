@@ -56,7 +56,7 @@ impl Platform {
         };
         // An eviction that came before the last start is not why it waits.
         let preempted = record.evictions.front();
-        let preempted = preempted.filter(|last| record.run_started.is_none_or(|started| last.at >= started));
+        let preempted = preempted.filter(|last| record.last_started.is_none_or(|started| last.at >= started));
         let asked = Asked { engine: &self.engine, request: &record.request, user: &record.user };
         Some(self.explained(&asked, &explanation, preempted, sight, now))
     }
@@ -79,7 +79,6 @@ impl Platform {
         engine.apply(&Change::Submitted(workload)).map_err(super::engine_problem)?;
         let plan = engine.plan(now);
         let mut preview = Preview { warnings, ..Preview::default() };
-        let mut evicts = Vec::new();
         for action in &plan.actions {
             match action {
                 Action::Start { workload, places, .. } | Action::Hold { workload, places, .. }
@@ -90,17 +89,12 @@ impl Platform {
                     preview.nodes = nodes.map(|node| node.name.clone()).collect();
                     preview.nodes.dedup();
                 }
-                Action::Evict { workload, winner, .. }
-                | Action::Move { workload, winner: Some(winner), .. }
-                    if *winner == id =>
-                {
-                    evicts.push(*workload);
-                }
                 _ => {}
             }
         }
         let names = Names { platform: self, engine: &engine, sight };
-        (preview.evicts, preview.evicts_others) = names.apart(&evicts);
+        let displaced: Vec<WorkloadId> = plan.displaced_by(id).into_iter().collect();
+        (preview.evicts, preview.evicts_others) = names.apart(&displaced);
         if !preview.starts
             && let Some(explanation) = engine.explain(id, now)
         {

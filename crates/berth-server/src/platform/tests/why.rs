@@ -1,7 +1,7 @@
 //! What people read about a wait.
 
 use super::*;
-use berth_api::{KindName, Why};
+use berth_api::{KindName, Status, Why};
 
 fn seen_by(projects: &[&str]) -> Sight {
     Sight::Projects(projects.iter().map(ToString::to_string).collect())
@@ -126,6 +126,41 @@ fn a_dry_run_names_only_what_its_caller_may_list() {
     let hidden = preview(&seen_by(&["team-a"]));
     assert!(hidden.starts && hidden.evicts.is_empty());
     assert_eq!(hidden.evicts_others, [("team-b".to_owned(), 1)].into());
+}
+
+#[test]
+fn an_eviction_before_the_last_run_is_not_why_it_waits() {
+    let mut world = World::preempted();
+    let (back, taker) = (world.id("b-4-gg"), world.id("d-2-gg"));
+    world.act(|platform, now| platform.delete(taker, "ada", now)).expect("can be deleted");
+    world.settle();
+    world.wait(7200);
+    assert_eq!(world.status("b-4-gg"), Status::Running);
+    world.act(|platform, now| platform.suspend(back, "ada", now)).expect("can be suspended");
+    world.settle();
+    world.in_project("team-d", "d-4-gg", "2", KindName::Train);
+    world.act(|platform, now| platform.resume(back, "ada", now)).expect("can be resumed");
+    let why = world.why("b-4-gg");
+    assert!(why.waits && !why.text.contains("Preempted") && why.preempted.is_none(), "{}", why.text);
+}
+
+#[test]
+fn a_dry_run_names_those_who_would_shrink() {
+    let mut world = World::of_the_report();
+    let elastic = WorkloadRequest {
+        project: "team-b".into(),
+        kind: KindName::Distributed,
+        workers: Some(16),
+        min_workers: Some(2),
+        ..train("elastic", "1")
+    };
+    world.submit(elastic).expect("is accepted");
+    world.wait(1);
+    assert_eq!(world.view("elastic").gpus_allocated.to_string(), "16");
+    let preview = world.platform.preview(train("mine", "4"), None, "ada", &Sight::All, world.now);
+    let preview = preview.expect("can be submitted");
+    assert!(preview.starts);
+    assert_eq!(preview.evicts, ["team-b/elastic"]);
 }
 
 #[test]

@@ -287,6 +287,10 @@ impl Case<'_> {
                 of(tasks, most);
                 ("pool-size", format!("its nodes hold {most} of its {tasks} workers, even when empty"))
             }
+            Blocker::TooFewFit { tasks, most } => {
+                of(tasks, most);
+                ("workers", format!("what is free holds {most} of its {tasks} workers"))
+            }
             Blocker::Topology { tasks, most } => {
                 of(tasks, most);
                 let level = match &self.spec.topology.required {
