@@ -67,6 +67,8 @@ pub(crate) struct Platform {
     node_labels: BTreeMap<String, BTreeMap<Name, Option<Name>>>,
     /// Nodes that the last start did not name and that still have work; they are open again when a start names them.
     missing: BTreeSet<NodeId>,
+    /// Nodes that this start did not name, whoever cordoned them; known anew at every start.
+    unnamed: BTreeSet<NodeId>,
     projects: BTreeMap<String, ProjectId>,
     departments: BTreeMap<String, DepartmentId>,
     /// When each project was created; a log from before this was kept has no time for some.
@@ -116,6 +118,7 @@ impl Platform {
             draining: BTreeSet::new(),
             node_labels: BTreeMap::new(),
             missing: BTreeSet::new(),
+            unnamed: BTreeSet::new(),
             projects: BTreeMap::new(),
             departments: BTreeMap::new(),
             project_created: BTreeMap::new(),

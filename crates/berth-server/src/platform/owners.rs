@@ -36,6 +36,7 @@ impl Platform {
         let gone: Vec<_> =
             self.nodes.iter().filter(|(name, _)| !nodes.iter().any(|node| node.name == **name)).collect();
         let gone: Vec<(String, NodeId)> = gone.into_iter().map(|(name, id)| (name.clone(), *id)).collect();
+        self.unnamed = gone.iter().map(|(_, id)| *id).collect();
         for (name, id) in gone {
             let in_use = self
                 .engine
@@ -63,17 +64,17 @@ impl Platform {
         let id = self.known_node(name)?;
         let known = &self.engine.nodes()[&id];
         let is_missing = self.missing.contains(&id);
-        if is_missing && condition == NodeCondition::Ready {
+        if self.unnamed.contains(&id) && condition == NodeCondition::Ready {
             let text = format!("node {name} is not among the nodes that this server was started with");
             return Err(Problem::new(Code::WrongState, text).hint(
                 "the first start after its last workload has ended removes it; `berth up --change --nodes NODES` adds nodes",
             ));
         }
-        if known.condition == condition && self.draining.contains(&id) == draining {
+        if known.condition == condition && self.draining.contains(&id) == draining && !is_missing {
             return Ok(());
         }
         let node = Node { condition, ..known.clone() };
-        self.happen(Happened::Node { node, draining, missing: is_missing }, now)
+        self.happen(Happened::Node { node, draining, missing: false }, now)
     }
 
     /// Cordons a node and stops what is on it; it returns to the queue with its place.

@@ -49,6 +49,8 @@ fn a_cordon_by_an_administrator_lasts_over_every_start() {
     let mut meanwhile = busy();
     start(&mut meanwhile, "1xdgx1");
     meanwhile.act(cordon).expect("is cordoned");
+    let opened = meanwhile.act(|platform, now| platform.set_condition("node2", Ready, false, now));
+    assert!(opened.is_err(), "nothing starts on a node that this server was not started with");
     start(&mut meanwhile, "2xdgx1");
     assert_eq!(conditions(&meanwhile)[1].1, Cordoned);
     meanwhile.assert_replay();
