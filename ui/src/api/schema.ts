@@ -938,7 +938,7 @@ export interface components {
             asked?: string | null;
             /**
              * @description `gpus`, `cpu`, `memory`, `node-size`, `node-cpu`, `node-memory`, `gpu-memory`, `gpu-model`, `cordoned`, `node-selector`,
-             *     `node-affinity`, `node-pool`, `pool-size`, `topology`, `apart`, `reservation`.
+             *     `node-affinity`, `node-pool`, `pool-size`, `workers`, `topology`, `apart`, `reservation`.
              */
             cause: string;
             /** @description The most there is of it. */
