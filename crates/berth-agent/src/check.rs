@@ -14,8 +14,8 @@ use crate::{
 };
 use rustix::{
     fs::{
-        Access, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, access, accessat, fstat, open, openat2,
-        stat,
+        Access, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, access, accessat, fstat, lstat, open,
+        openat2, stat,
     },
     io::Errno,
 };
@@ -253,13 +253,29 @@ fn check_process(
         checked.warnings.push(process::nothing_to_run(&planned.image));
         return Ok(checked);
     };
-    if *runs == Runs::Quickstart || process::is_brought(config, Path::new(program)) {
+    if *runs == Runs::Quickstart {
+        return no_other_program(planned).map(|()| checked);
+    }
+    if process::is_brought(config, Path::new(program)) {
         return Ok(checked);
     }
     let found = sight.program(program, &path, checked.working_dir.as_deref())?;
     checked.warnings.extend(sight.script(program, &argv, checked.working_dir.as_deref()));
     checked.program = Some(found);
     Ok(checked)
+}
+
+/// Refuses a program for the built-in trainer, which would train in its place. The report's benchmark images name one, and only
+/// print what they are given.
+fn no_other_program(planned: &Planned) -> Result<(), Unfit> {
+    let word = planned.command.iter().chain(&planned.args).find(|word| !word.starts_with('-'));
+    match word.filter(|_| planned.image.ends_with("/quickstart")) {
+        None => Ok(()),
+        Some(word) => Err(Unfit::Command(format!(
+            "the image {} runs its own training and would not run `{word}`: leave the image out to run a program of this machine",
+            planned.image
+        ))),
+    }
 }
 
 /// This machine as a task would see it.
@@ -310,10 +326,16 @@ impl Sight<'_> {
     /// The first directory on the way to a path that is closed to the account.
     fn closed_at(&self, path: &Path) -> PathBuf {
         let Place::Machine(place) = self.place(path) else { return path.to_owned() };
-        let mut way: Vec<&Path> = place.ancestors().collect();
-        way.reverse();
-        let at = self.act(|| way.into_iter().find(|part| probe(part) == Found::Closed).map(Path::to_owned));
+        let at = self.act(|| first_closed(&place, LINKS_MAX));
         at.flatten().unwrap_or_else(|| path.to_owned())
+    }
+
+    /// Whether the account can see that a file is there, also when it is a link to what it cannot reach.
+    fn is_listed(&self, path: &Path) -> bool {
+        match self.place(path) {
+            Place::Machine(place) => self.act(|| lstat(&place).is_ok()).unwrap_or_default(),
+            Place::Lent { .. } => true,
+        }
     }
 
     fn check_mounts(&self) -> Result<(), Unfit> {
@@ -381,6 +403,14 @@ impl Sight<'_> {
             match self.look(&file) {
                 Found::Program | Found::Unknown => return Ok(file),
                 Found::File { others } => not_executable = not_executable.or(Some((file, others))),
+                // The caller's shell runs this one; another further along the PATH would not have the caller's packages.
+                Found::Closed if self.is_listed(&file) => {
+                    return Err(Unfit::ClosedProgram {
+                        at: self.closed_at(&file),
+                        path: file,
+                        user: self.user(),
+                    });
+                }
                 Found::Closed => closed.push(folder.clone()),
                 Found::Missing | Found::Folder => {}
             }
@@ -434,6 +464,19 @@ impl Sight<'_> {
             )),
         }
     }
+}
+
+/// Links that are followed to find what is closed behind them.
+const LINKS_MAX: u32 = 8;
+
+/// The first part of a path that is closed to whoever asks; behind a link, of the path it leads to.
+fn first_closed(path: &Path, links_left: u32) -> Option<PathBuf> {
+    let mut way: Vec<&Path> = path.ancestors().collect();
+    way.reverse();
+    let part = way.into_iter().find(|part| probe(part) == Found::Closed)?;
+    let target = std::fs::read_link(part).ok().filter(|_| links_left > 0);
+    let behind = target.and_then(|target| first_closed(&part.parent()?.join(target), links_left - 1));
+    behind.or_else(|| Some(part.to_owned()))
 }
 
 /// What a path is to whoever asks.
@@ -600,5 +643,47 @@ mod tests {
         }
         let hidden = ["sh".to_owned(), "../closed/hidden.sh".to_owned()];
         assert_eq!(sight.script("sh", &hidden, Some(Path::new("/v"))), None);
+    }
+
+    #[test]
+    fn a_program_behind_a_closed_folder_is_not_replaced_by_another_of_its_name() {
+        if !account::is_root() {
+            println!("SKIPPED: acting as another account needs root");
+            return;
+        }
+        let scratch = Scratch::new();
+        let root = fs::canonicalize(scratch.path()).unwrap();
+        for folder in ["venv/bin", "home/python/bin", "usr"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for program in ["home/python/bin/python3", "usr/python3"] {
+            fs::write(root.join(program), "#!/bin/sh\n").unwrap();
+            fs::set_permissions(root.join(program), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+                .unwrap();
+        }
+        std::os::unix::fs::symlink("../../home/python/bin/python3", root.join("venv/bin/python3")).unwrap();
+        let closed = root.join("home");
+        fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let account = Account::of(2_100_000_000, 2_100_000_000).expect("a number of its own");
+        let sight = Sight { account: Some(account), mounts: &[] };
+        let path = format!("{0}/venv/bin:{0}/usr", root.display());
+        let unfit = sight.program("python3", &path, Some(Path::new("/"))).unwrap_err();
+        let Unfit::ClosedProgram { path: named, at, .. } = &unfit else { panic!("{unfit}") };
+        assert_eq!(*named, root.join("venv/bin/python3"));
+        assert_eq!(fs::canonicalize(at).unwrap(), closed, "the folder that is closed is named, not the link");
+        let path = format!("{0}/usr:{0}/venv/bin", root.display());
+        assert_eq!(sight.program("python3", &path, Some(Path::new("/"))), Ok(root.join("usr/python3")));
+    }
+
+    #[test]
+    fn the_trainer_runs_no_program_of_others() {
+        let scratch = Scratch::new();
+        let unfit =
+            check_in(scratch.path(), &planned("berth/quickstart", &["pyhton3", "train.py"])).unwrap_err();
+        assert!(unfit.to_string().contains("would not run `pyhton3`"), "{unfit}");
+        for image in ["berth/quickstart", "netapp/tensorflow-tfl-py3:20.01.0"] {
+            assert!(check_in(scratch.path(), &planned(image, &["--epochs=3"])).is_ok());
+        }
+        assert!(check_in(scratch.path(), &planned("netapp/tensorflow-tfl-py3:20.01.0", &["python"])).is_ok());
     }
 }

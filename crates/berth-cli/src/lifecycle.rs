@@ -59,8 +59,12 @@ pub(crate) async fn run(session: &Session, verb: Verb, arguments: &ManyArgs) -> 
         let workloads = if names.len() == 1 { "workload" } else { "workloads" };
         confirm::ask(&format!("{} {} {workloads} of all projects?", verb.word(), names.len()))?;
     }
-    for name in names {
-        let place = session.place(&name, &arguments.project).await?;
+    // What is no name at all stops everything before the first is touched.
+    let mut places = Vec::with_capacity(names.len());
+    for name in &names {
+        places.push(session.place(name, &arguments.project).await?);
+    }
+    for place in places {
         let (project, name) = (place.project.as_str(), place.name.as_str());
         let result = match verb {
             Verb::Delete => session.client.delete_workload(project, name).await,

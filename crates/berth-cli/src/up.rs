@@ -339,8 +339,9 @@ fn read_server_file(folder: &Folder) -> Option<RunningServer> {
 /// How this very program is called from here.
 fn own_name() -> String {
     let own = env::current_exe().unwrap_or_default();
-    let on_path = env::var_os("PATH")
-        .is_some_and(|path| env::split_paths(&path).any(|folder| folder.join("berth") == own));
+    // The program of a build is on the PATH by a link.
+    let is_own = |folder: PathBuf| fs::canonicalize(folder.join("berth")).is_ok_and(|found| found == own);
+    let on_path = env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(is_own));
     if on_path { "berth".into() } else { own.display().to_string() }
 }
 
@@ -445,10 +446,12 @@ fn detach(folder: &Folder) -> anyhow::Result<Exit> {
         let mut text = Vec::new();
         let mut byte = [0];
         // Not until the end of the pipe: what the server starts may hold it too.
-        while pipe.read(&mut byte).is_ok_and(|count| count == 1) && byte[0] != END {
-            text.push(byte[0]);
+        let mut is_whole = false;
+        while !is_whole && pipe.read(&mut byte).is_ok_and(|count| count == 1) {
+            is_whole = byte[0] == END;
+            text.extend((!is_whole).then_some(byte[0]));
         }
-        let _ = sender.send((text, byte[0] == END));
+        let _ = sender.send((text, is_whole));
     });
     match greeting.recv_timeout(START_MAX) {
         Ok((text, true)) => {

@@ -79,6 +79,9 @@ fn every_command_of_the_readme_works_in_its_order() {
                 let server = server.as_ref().unwrap_or_else(|| panic!("`{line}` comes before `make run`"));
                 type_in(server, line);
                 typed += 1;
+                if line.contains(" owed ") && line.contains("submit") {
+                    server.until_status("team-b/mine", "Pending");
+                }
             }
         }
     }
@@ -86,6 +89,7 @@ fn every_command_of_the_readme_works_in_its_order() {
     let server = server.expect("`make run` is the first command");
     let mine = server.until_status("team-b/mine", "Running|Succeeded");
     assert_eq!(mine["request"]["gpus"].to_string(), "4", "{mine}");
+    assert_eq!(mine["preemptions"], 1, "{mine}");
     until("the example reports", || {
         server.workload("team-b/mine")["progress"]["epoch"].as_u64().is_some_and(|epoch| epoch > 0)
     });

@@ -133,6 +133,21 @@ fn a_start_in_the_background_prints_what_a_start_prints() {
     server.run("berth down");
 }
 
+#[test]
+fn a_start_in_the_background_that_fails_says_so() {
+    let server = Server::stopped();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let listen = taken.local_addr().expect("an address");
+    let ran = server.try_run(&format!("berth up -d --nodes 1xdgx1 --listen {listen}"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("another program listens on {listen}")), "{ran:?}");
+    let ran = server.try_run("berth up -d --nodes 1xdgx1 --listen 127.0.0.1:0");
+    assert_eq!(ran.code, Some(0), "nothing was remembered of the start that failed: {ran:?}");
+    let again = server.try_run("berth up -d");
+    assert!(again.code != Some(0) && again.stderr.contains("runs already"), "{again:?}");
+    server.run("berth down");
+}
+
 /// Unpacks the folder that version 0.1.0 wrote, which has no settings.
 fn old_folder() -> Server {
     let server = Server::stopped();

@@ -50,8 +50,8 @@ export function time(secs: number): string {
 
 /** `90m` as seconds; null when it is no time. */
 export function seconds(text: string): number | null {
-  const found = /^\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*$/.exec(text);
+  const found = /^\s*(\d+(?:\.\d+)?)\s*([smhd])\s*$/.exec(text);
   if (!found) return null;
-  const size = { '': 1, s: 1, m: 60, h: 3600, d: 86_400 }[found[2] as '' | 's' | 'm' | 'h' | 'd'];
+  const size = { s: 1, m: 60, h: 3600, d: 86_400 }[found[2] as 's' | 'm' | 'h' | 'd'];
   return Math.round(Number(found[1]) * size);
 }

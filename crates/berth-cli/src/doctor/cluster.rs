@@ -287,20 +287,21 @@ fn check_version(minor: u64) -> Check {
 
 fn check_gpus(facts: &Facts) -> Check {
     const NAME: &str = "GPUs";
-    let slices = match &facts.slices {
-        Ok(slices) => *slices,
-        Err(reason) => return unknown(NAME, reason, "list resourceslices"),
+    let slices = facts.slices.as_ref().copied().unwrap_or(0);
+    let no_slices = match &facts.slices {
+        Ok(_) => "no ResourceSlice has a device".to_owned(),
+        Err(reason) => format!("ResourceSlices cannot be listed ({reason})"),
     };
     match &facts.gpus {
         Err(reason) => unknown(NAME, reason, "list nodes"),
         Ok(0) if slices == 0 => Check::failure(
             NAME,
-            format!("no node offers {GPU}, and no ResourceSlice has a device"),
+            format!("no node offers {GPU}, and {no_slices}"),
             "install NVIDIA's GPU operator, its device plugin, or a DRA driver, and wait until `kubectl get resourceslices` lists devices",
         ),
         Ok(gpus) if slices == 0 => Check::warning(
             NAME,
-            format!("{gpus} x {GPU}, and no ResourceSlice has a device: shares of a GPU need ResourceSlices"),
+            format!("{gpus} x {GPU}, and {no_slices}: shares of a GPU need ResourceSlices"),
             "install a DRA driver to share GPUs; whole GPUs work without",
         ),
         Ok(gpus) => Check::ok(NAME, format!("{slices} devices in ResourceSlices, {gpus} x {GPU}")),

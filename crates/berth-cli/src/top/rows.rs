@@ -67,7 +67,7 @@ pub(super) fn totals(seen: &Seen) -> String {
     });
     let busy = busy.unwrap_or_default();
     format!(
-        "{} of {} GPUs allocated{busy}, {} running, {} waiting, {} of {} nodes ready",
+        "Cluster: {} of {} GPUs allocated{busy}, {} running, {} waiting, {} of {} nodes ready",
         cluster.gpus_allocated,
         cluster.gpus,
         cluster.running_count,

@@ -198,7 +198,7 @@ mod tests {
     fn workloads_are_drawn_in_the_order_that_was_asked_for() {
         let mut view = View::new(Subject::Workloads, Sort::Name);
         let lines = drawn(&mut view);
-        assert_eq!(lines[0], "2 of 8 GPUs allocated, 1 running, 1 waiting, 1 of 1 nodes ready");
+        assert_eq!(lines[0], "Cluster: 2 of 8 GPUs allocated, 1 running, 1 waiting, 1 of 1 nodes ready");
         assert_eq!(lines[3], "NAME    PROJECT  STATUS   GPUS  ALLOCATED  BUSY  NODE   AGE  PROGRESS");
         assert_eq!(lines[4], "b-4-gg  team-b   Pending  0.5   0                       2h");
         assert_eq!(lines[5], "hyper1  team-a   Running  2     2          97%   dgx-1  5m   40%, 7m left");

@@ -32,6 +32,9 @@ const COMPLETIONS_MAX: u32 = 10_000;
 /// The longest text in a request.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
+/// Less than this is a number without its unit.
+const MEMORY_MIN: Bytes = Bytes(1 << 20);
+
 impl Platform {
     /// Takes a submission, or says what is wrong with it; `unfit` is what only the machine can tell.
     pub(crate) fn submit(
@@ -135,6 +138,10 @@ impl Platform {
         let gpu = gpu_request(&request)?;
         let cpu = request.cpu.map_or(Cpu::ZERO, |cpu| cpu.0);
         let memory = request.memory.map_or(Bytes::ZERO, |memory| memory.0);
+        if memory > Bytes::ZERO && memory < MEMORY_MIN {
+            return Err(Problem::invalid("memory", format!("{memory} of memory let no program start"))
+                .hint(format!("write a unit, as in {}Gi", memory.0)));
+        }
         for model in &request.gpu_models {
             if !self
                 .engine

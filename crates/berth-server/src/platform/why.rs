@@ -39,7 +39,11 @@ impl Platform {
             }
             Some((Parked::BackOff { until }, _)) => {
                 let times = if record.failures == 1 { "once" } else { &format!("{} times", record.failures) };
-                let text = format!("Failed {times}. It starts again in {}.", until.since(now));
+                let cause = record.message.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+                let text = format!(
+                    "Failed {times}{cause}. It starts again in {}. `berth logs {full}` shows what it printed.",
+                    until.since(now)
+                );
                 return Some(plain("back-off", text, true, Some(until)));
             }
             Some((Parked::Refused, _)) => {
