@@ -174,6 +174,10 @@ impl Pool {
         }
         let class = self.class_of(slot);
         let (shape, min) = (&self.shapes[class.shape as usize].0, u64::from(class.min));
+        let asked = u32::from(shape.request.gpu.devices());
+        if asked > 0 && self.nodes.iter().flatten().all(|node| node.devices.is_empty()) {
+            return vec![Blocker::NodeGpus { asked, largest: 0 }];
+        }
         let given = if never { Given::Empty } else { Given::View(View::Free) };
         let has_room = |ignored: &[Cause]| Room::new(self, shape, given, ignored).most(min) >= min;
         if has_room(&[]) {

@@ -241,6 +241,14 @@ fn a_gang_that_must_be_together_or_apart_is_told_so() {
 }
 
 #[test]
+fn nodes_without_gpus_are_told_as_such() {
+    let mut world = world(&[0]);
+    add(&mut world, [project(1, 1)]);
+    let waiting = run(&mut world, train(1, 1));
+    assert_eq!(details(&world, waiting).blockers, [Blocker::NodeGpus { asked: 1, largest: 0 }]);
+}
+
+#[test]
 fn a_gang_of_which_only_a_part_fits_is_told_how_many() {
     let mut world = world(&[4, 4, 4]);
     add(&mut world, [project(1, 10)]);

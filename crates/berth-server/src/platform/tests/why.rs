@@ -193,6 +193,14 @@ fn a_job_larger_than_every_node_is_told_to_spread_itself() {
 }
 
 #[test]
+fn a_label_that_no_node_has_is_told_as_such() {
+    let mut world = World::of_the_report();
+    let labelled =
+        WorkloadRequest { node_selector: [("rck".to_owned(), "r1".into())].into(), ..train("typo", "1") };
+    assert!(world.waits(labelled).text.starts_with("Cannot start: no node has the label rck=r1"));
+}
+
+#[test]
 fn too_much_memory_is_told_the_largest_node() {
     let mut world = World::of_the_report();
     let memory = Some("4000Gi".parse().expect("an amount"));

@@ -239,8 +239,11 @@ impl Case<'_> {
         let (cause, text) = match blocker {
             Blocker::NoNodes => ("node-pool", format!("node pool {} has no nodes", self.spec.pool)),
             Blocker::Selector { free: amount } => {
+                let mut nodes = self.names.engine.nodes().values();
+                let exists = nodes.any(|node| self.spec.selector.accepts(&node.labels));
+                let with_room = if exists { " with room" } else { "" };
                 let labels = labels(&self.spec.selector);
-                ("node-selector", format!("no node with room has the label {labels}{}", free(*amount)))
+                ("node-selector", format!("no node{with_room} has the label {labels}{}", free(*amount)))
             }
             Blocker::Affinity { free: amount } => {
                 let project =
@@ -272,7 +275,11 @@ impl Case<'_> {
             Blocker::NodeGpus { asked, largest } => {
                 of(asked, largest);
                 let asked = gpus(Gpus::whole(u64::from(*asked)));
-                ("node-size", format!("needs {asked} on one node; the largest node has {largest}"))
+                let text = match largest {
+                    0 => format!("needs {asked}, and no node has a GPU"),
+                    largest => format!("needs {asked} on one node; the largest node has {largest}"),
+                };
+                ("node-size", text)
             }
             Blocker::NodeCpu { asked, largest } => {
                 of(asked, largest);
