@@ -53,9 +53,17 @@ esac
 # folder of a server.
 list=share/doc/berth/installed
 
+# Whether a line of the list can be one that this script wrote: it stays below the prefix.
+is_below() {
+    case "/$1/" in
+    //* | */../*) return 1 ;;
+    esac
+}
+
 if [ $uninstall = yes ]; then
     [ -f "$prefix/$list" ] || die "nothing is installed in $prefix ($prefix/$list is missing)"
     while IFS= read -r file; do
+        is_below "$file" || continue
         if [ "$file" = bin/runai ] && [ "$(readlink "$prefix/$file" 2>/dev/null)" != berth ]; then
             continue
         fi
@@ -92,25 +100,31 @@ if [ -e "$prefix/bin/berth" ] && ! [ -f "$prefix/$list" ]; then
 fi
 
 new=
+# Notes a file before it is there, so that what was installed in part can be installed again or removed.
+note() {
+    mkdir -p "$(dirname "$prefix/$list")"
+    grep -qxF "$1" "$prefix/$list" 2>/dev/null || echo "$1" >>"$prefix/$list"
+    new="$new$1
+"
+}
+
 # Puts a file into its place at once: a berth that runs keeps its old one.
 place() {
+    note "$2"
     mkdir -p "$(dirname "$prefix/$2")"
     cp "$1" "$prefix/$2.new.$$"
     chmod "$3" "$prefix/$2.new.$$"
     mv "$prefix/$2.new.$$" "$prefix/$2"
     say "installed $prefix/$2"
-    new="$new$2
-"
 }
 
 place "$here/berth" bin/berth 755
 if [ $foreign = yes ]; then
     say "left $prefix/bin/runai alone: it is another program; make a link of your own to $prefix/bin/berth"
 else
+    note bin/runai
     ln -sf berth "$prefix/bin/runai"
     say "installed $prefix/bin/runai, the same program in Run:AI's spelling"
-    new="${new}bin/runai
-"
 fi
 if [ -d "$here/share" ]; then
     # Names in the archive have no white space.
@@ -123,10 +137,10 @@ for file in LICENSE README.md; do
         place "$here/$file" "share/doc/berth/$file" 644
     fi
 done
-mkdir -p "$prefix/share/doc/berth"
 # What an earlier version had and this one has not is removed.
 if [ -f "$prefix/$list" ]; then
     while IFS= read -r file; do
+        is_below "$file" || continue
         if ! printf '%s' "$new" | grep -qxF "$file" && { [ "$file" != bin/runai ] || [ $foreign = no ]; }; then
             rm -f "$prefix/$file"
             say "removed $prefix/$file, which this version has not"

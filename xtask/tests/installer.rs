@@ -194,3 +194,34 @@ fn a_dangling_link_called_runai_is_somebody_elses() {
         Path::new("/nowhere/runai")
     );
 }
+
+#[test]
+fn what_was_installed_in_part_is_installed_again_or_removed() {
+    let archive = Archive::new();
+    // A file is where a folder must be, so that the installer ends after the program.
+    let full = archive.prefix().join("share/bash-completion");
+    fs::create_dir_all(archive.prefix().join("share")).expect("a folder");
+    fs::write(&full, "in the way").expect("a file");
+    archive.write("archive/share/bash-completion/completions/berth", "words");
+    assert!(!archive.install().status.success(), "it cannot be installed as a whole");
+    assert!(archive.prefix().join("bin/berth").exists());
+    fs::remove_file(&full).expect("it was ours");
+    let again = archive.install();
+    assert!(again.status.success(), "{}", text(&again));
+    let removed = archive.uninstall();
+    assert!(removed.status.success() && !archive.prefix().join("bin/berth").exists(), "{}", text(&removed));
+}
+
+#[test]
+fn a_list_that_leads_out_of_the_prefix_removes_nothing_there() {
+    let archive = Archive::new();
+    assert!(archive.install().status.success());
+    archive.write("outside", "not ours");
+    let list = archive.prefix().join("share/doc/berth/installed");
+    let listed = fs::read_to_string(&list).expect("a list");
+    let absolute = archive.0.join("outside");
+    fs::write(&list, format!("../outside\nbin/../../outside\n{}\n{listed}", absolute.display()))
+        .expect("is ours");
+    assert!(archive.uninstall().status.success());
+    assert!(archive.0.join("outside").exists());
+}

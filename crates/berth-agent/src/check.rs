@@ -28,6 +28,12 @@ use std::{
 /// Names that are offered at most in place of a program that does not exist.
 const NEAR_MAX: usize = 5_000;
 
+/// Folders of a PATH that are looked at; more than any shell has.
+const PATH_FOLDERS_MAX: usize = 128;
+
+/// Files that are looked at for a name to offer.
+const ENTRIES_MAX: usize = 20_000;
+
 /// A task that is not decided yet.
 #[derive(Debug, Clone)]
 pub struct Planned {
@@ -184,20 +190,20 @@ pub(crate) fn check(
     let account =
         account.map(|(user, group)| Account::of(user, group)).transpose().map_err(Unfit::Command)?;
     let sight = Sight { account, mounts: &looked };
-    sight.check_mounts()?;
     let is_kept = matches!(runs, Ok(Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_))));
     match planned.runtime {
         // The engine is asked by the caller of this.
         RuntimeKind::Docker => return Ok(in_container(planned)),
         RuntimeKind::Process if !is_kept => {}
         RuntimeKind::Process | RuntimeKind::Oci => {
-            let entry = oci::entry(&planned.image, runs).map_err(Unfit::Image)?;
+            let entry = process::with_rights_of(planned.run_as, || oci::entry(&planned.image, runs));
+            let entry = entry.flatten().map_err(Unfit::Image)?;
             // What a person named by its path is opened later, with the rights of the account.
             return if is_kept { check_files(&entry) } else { Ok(()) }.map(|()| in_container(planned));
         }
     }
     let runs = runs.map_err(Unfit::Image)?;
-    process::steps(folder, looked.clone()).map_err(Unfit::Mount)?;
+    process::steps(folder, looked.clone(), planned.run_as).map_err(Unfit::Mount)?;
     check_process(planned, &runs, config, &sight)
 }
 
@@ -244,7 +250,7 @@ fn check_process(
     let path = planned.environment.get("PATH").or_else(|| planned.caller_environment.get("PATH"));
     let path = path.cloned().unwrap_or_else(environment::usual_path);
     if is_jupyter {
-        process::notebook_program(config, &path).map_err(Unfit::Command)?;
+        process::notebook_program(config, &path, planned.run_as).map_err(Unfit::Command)?;
         return Ok(checked);
     }
     let argv = process::argv(runs, &planned.command, &planned.args, config);
@@ -268,7 +274,8 @@ fn check_process(
 /// Refuses a program for the built-in trainer, which would train in its place. The report's benchmark images name one, and only
 /// print what they are given.
 fn no_other_program(planned: &Planned) -> Result<(), Unfit> {
-    let word = planned.command.iter().chain(&planned.args).find(|word| !word.starts_with('-'));
+    // Options of the trainer may have values, which follow them.
+    let word = planned.command.iter().chain(&planned.args).next().filter(|word| !word.starts_with('-'));
     match word.filter(|_| planned.image.ends_with("/quickstart")) {
         None => Ok(()),
         Some(word) => Err(Unfit::Command(format!(
@@ -338,22 +345,6 @@ impl Sight<'_> {
         }
     }
 
-    fn check_mounts(&self) -> Result<(), Unfit> {
-        let Some(account) = &self.account else { return Ok(()) };
-        for mount in self.mounts.iter().filter(|mount| !mount.lent) {
-            crate::access::as_account(account, &mount.source).map_err(|error| {
-                Unfit::Mount(format!(
-                    "user {}, as whom this workload would run, cannot reach {} ({error}): open the folders above it to that user, \
-                     or start the server with `berth up --change --allow-mount {}`",
-                    account.user,
-                    mount.source.display(),
-                    mount.source.display()
-                ))
-            })?;
-        }
-        Ok(())
-    }
-
     fn folder(&self, path: &Path) -> Result<(), Unfit> {
         match self.look(path) {
             Found::Folder | Found::Unknown => Ok(()),
@@ -395,7 +386,9 @@ impl Sight<'_> {
                 }
             };
         }
-        let folders: Vec<PathBuf> = path.split(':').map(|folder| here.join(folder)).collect();
+        let mut seen = BTreeSet::new();
+        let folders = path.split(':').filter(|folder| seen.insert(*folder)).take(PATH_FOLDERS_MAX);
+        let folders: Vec<PathBuf> = folders.map(|folder| here.join(folder)).collect();
         let mut not_executable = None;
         let mut closed = Vec::new();
         for folder in &folders {
@@ -428,7 +421,7 @@ impl Sight<'_> {
     fn near(&self, program: &str, folders: &[PathBuf]) -> Vec<String> {
         let is_near = |name: &String| name.len().abs_diff(program.len()) <= 2;
         let listed = self.act(|| {
-            let names = folders.iter().flat_map(std::fs::read_dir).flatten().flatten();
+            let names = folders.iter().flat_map(std::fs::read_dir).flatten().flatten().take(ENTRIES_MAX);
             let names = names.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_near);
             names.take(NEAR_MAX).collect::<BTreeSet<String>>()
         });
@@ -682,7 +675,7 @@ mod tests {
             check_in(scratch.path(), &planned("berth/quickstart", &["pyhton3", "train.py"])).unwrap_err();
         assert!(unfit.to_string().contains("would not run `pyhton3`"), "{unfit}");
         for image in ["berth/quickstart", "netapp/tensorflow-tfl-py3:20.01.0"] {
-            assert!(check_in(scratch.path(), &planned(image, &["--epochs=3"])).is_ok());
+            assert!(check_in(scratch.path(), &planned(image, &["--epochs", "3"])).is_ok());
         }
         assert!(check_in(scratch.path(), &planned("netapp/tensorflow-tfl-py3:20.01.0", &["python"])).is_ok());
     }

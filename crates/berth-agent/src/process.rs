@@ -1,17 +1,21 @@
 //! Tasks as processes of this machine: what is executed, where, and what it sees.
 
 use crate::{
-    AgentConfig, ImageEntry, Mount, TaskSpec, account,
+    AgentConfig, ImageEntry, Mount, TaskSpec,
+    access::{acting_as, without_links},
+    account::{self, Account},
     environment::{self, Places},
     folder::{self, Folder},
     images::Runs,
     ports::Ports,
     task_folder::{Launch, MountStep},
 };
+use rustix::io::Errno;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs::{self, File, Permissions},
+    io,
     os::unix::fs::PermissionsExt,
     path::{Component, Path, PathBuf},
 };
@@ -57,14 +61,45 @@ pub(crate) fn look_at_mounts(
             ));
         }
         let is_allowed = config.allowed_mounts.iter().any(|folder| mount.source.starts_with(folder));
-        Ok(Mount { lent: mount.lent || is_allowed, ..mount.clone() })
+        let lent = mount.lent || is_allowed;
+        find_source(&mount.source, run_as.filter(|_| !lent))?;
+        Ok(Mount { lent, ..mount.clone() })
     });
     looked_at.collect()
 }
 
+/// Refuses a folder to mount that is not there, or that the account of the task cannot reach; nothing is looked at with more rights
+/// than that account has.
+fn find_source(source: &Path, run_as: Option<(u32, u32)>) -> Result<(), String> {
+    let source_shown = source.display();
+    match with_rights_of(run_as, || without_links(source).map(drop))? {
+        Ok(()) => Ok(()),
+        // Otherwise a link inside of a folder that a user may change would lead to any other folder.
+        Err(Errno::LOOP) => Err(format!("{source_shown} leads elsewhere through a link: name that folder")),
+        Err(Errno::ACCESS | Errno::PERM) if let Some((user, _)) = run_as => Err(format!(
+            "user {user}, as whom this workload would run, cannot reach {source_shown}: open the folders above it to that user, or \
+             start the server with `berth up --change --allow-mount {source_shown}`"
+        )),
+        Err(error) => Err(format!("the folder {source_shown} cannot be mounted: {}", io::Error::from(error))),
+    }
+}
+
+/// Does something with the rights of the account that a task runs as; with those of the agent where it has none of its own.
+pub(crate) fn with_rights_of<T: Send>(
+    run_as: Option<(u32, u32)>,
+    act: impl FnOnce() -> T + Send,
+) -> Result<T, String> {
+    let account = run_as.filter(|_| account::is_root()).map(|(user, group)| Account::of(user, group));
+    match account.transpose()? {
+        None => Ok(act()),
+        Some(account) => acting_as(&account, || Ok(act()))
+            .map_err(|error| format!("user {} cannot be acted as: {}", account.user, io::Error::from(error))),
+    }
+}
+
 /// What to execute for a task as a process. The text says why it cannot run, and what to do about it.
 pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -> Result<Launch, String> {
-    let mut mounts = steps(context.folder.root(), context.look_at_mounts(spec)?)?;
+    let mut mounts = steps(context.folder.root(), context.look_at_mounts(spec)?, spec.run_as)?;
     let jupyter = is_notebook(runs, &spec.command);
     let asked = if jupyter && spec.ports.is_empty() { vec![8888] } else { spec.ports.clone() };
     let ports = context.ports.for_all(&asked)?;
@@ -80,14 +115,24 @@ pub(crate) fn resolve(spec: &TaskSpec, runs: &Runs, context: &mut Context<'_>) -
     let mut working_dir = spec.working_dir.clone().unwrap_or_else(|| work.clone());
     if mounts.is_empty() {
         // With mounts, what will be there is seen by the task alone.
-        if spec.working_dir.is_some() && !working_dir.is_dir() {
+        if let Some(named) = &spec.working_dir
+            && !with_rights_of(spec.run_as, || named.is_dir())?
+        {
+            let closed = spec.run_as.map(|(user, _)| format!(", or is closed to user {user}"));
             return Err(format!(
-                "the working directory {} does not exist on this machine",
-                working_dir.display()
+                "the working directory {} does not exist on this machine{}",
+                named.display(),
+                closed.unwrap_or_default()
             ));
         }
         let path = environment.get("PATH").map_or("", String::as_str);
-        if !is_program(&program, path, &working_dir) {
+        // What lies in the workload's own folder is seen by the task alone too.
+        let is_inside =
+            spec.working_dir.is_none() && program.contains('/') && Path::new(&program).is_relative();
+        let is_seen = is_inside
+            || is_brought(context.config, Path::new(&program))
+            || with_rights_of(spec.run_as, || is_program(&program, path, &working_dir))?;
+        if !is_seen {
             return Err(format!("there is no program `{program}` on this machine"));
         }
     }
@@ -212,7 +257,11 @@ fn is_program(program: &str, path: &str, working_dir: &Path) -> bool {
 }
 
 /// What is to be mounted for a process. It sees the files of the machine, so what is wanted at its own path is there.
-pub(crate) fn steps(root: &Path, looked_at: Vec<Mount>) -> Result<Vec<MountStep>, String> {
+pub(crate) fn steps(
+    root: &Path,
+    looked_at: Vec<Mount>,
+    run_as: Option<(u32, u32)>,
+) -> Result<Vec<MountStep>, String> {
     let mut steps = Vec::new();
     for mount in looked_at {
         let there = mount.source == mount.target;
@@ -231,9 +280,12 @@ pub(crate) fn steps(root: &Path, looked_at: Vec<Mount>) -> Result<Vec<MountStep>
             ));
         }
         // A mount needs a folder to be mounted at; an empty one is made, as Docker does, but not a whole path of them.
-        if !mount.target.exists() && !mount.target.parent().is_some_and(Path::is_dir) {
+        let target = mount.target.as_path();
+        let is_possible = || target.exists() || target.parent().is_some_and(Path::is_dir);
+        if !with_rights_of(run_as, is_possible)? {
             return Err(format!(
-                "{target} cannot be made on this machine, because its parent folder does not exist: create that, mount \
+                "{target} cannot be made on this machine, because its parent folder does not exist, or is closed to the \
+                 account of the workload: create or open that, mount \
                  {source} at its own path (`-v {source}:{source}`), or use a container runtime",
                 source = mount.source.display(),
                 target = mount.target.display()
@@ -255,16 +307,6 @@ fn check_mount(Mount { source, target, .. }: &Mount) -> Result<(), String> {
     if *target == Path::new("/") {
         return Err("nothing can be mounted at `/`".into());
     }
-    let real = fs::canonicalize(source)
-        .map_err(|error| format!("the folder {} cannot be mounted: {error}", source.display()))?;
-    // Otherwise a link inside of a folder that somebody may use would lead to any other folder.
-    if real != *source {
-        return Err(format!(
-            "{} leads to {} through a link: name that folder",
-            source.display(),
-            real.display()
-        ));
-    }
     Ok(())
 }
 
@@ -274,10 +316,14 @@ fn is_notebook_word(word: &str) -> bool {
 }
 
 /// JupyterLab of this machine: the one that Berth installed, or one of the path.
-pub(crate) fn notebook_program(config: &AgentConfig, path: &str) -> Result<PathBuf, String> {
+pub(crate) fn notebook_program(
+    config: &AgentConfig,
+    path: &str,
+    run_as: Option<(u32, u32)>,
+) -> Result<PathBuf, String> {
     let installed = config.cache.join("jupyter/bin/jupyter-lab");
-    let on_path =
-        path.split(':').map(|folder| Path::new(folder).join("jupyter-lab")).find(|file| file.is_file());
+    let mut places = path.split(':').map(|folder| Path::new(folder).join("jupyter-lab"));
+    let on_path = with_rights_of(run_as, || places.find(|file| file.is_file()))?;
     Some(installed).filter(|file| file.is_file()).or(on_path).ok_or_else(|| {
         let place: PathBuf = config.cache.join("jupyter");
         format!(
@@ -291,7 +337,7 @@ pub(crate) fn notebook_program(config: &AgentConfig, path: &str) -> Result<PathB
 /// JupyterLab with the options of the usual images.
 fn notebook(spec: &TaskSpec, config: &AgentConfig, port: u16) -> Result<Vec<String>, String> {
     let path = spec.environment.get("PATH").cloned().unwrap_or_else(environment::usual_path);
-    let program = notebook_program(config, &path)?;
+    let program = notebook_program(config, &path, spec.run_as)?;
     let mut argv = vec![
         program.display().to_string(),
         "--no-browser".to_owned(),

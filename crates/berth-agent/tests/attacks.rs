@@ -103,7 +103,11 @@ fn a_container_is_not_shown_what_a_link_leads_to() {
         spec
     };
     machine.host.ensure_started(container(1, &closed.join("inner")));
-    assert!(machine.refused(id(1)).contains("user 3999 may not reach it"), "{}", machine.refused(id(1)));
+    assert!(
+        machine.refused(id(1)).contains("user 3999, as whom this workload would run, cannot reach"),
+        "{}",
+        machine.refused(id(1))
+    );
     for (number, source) in [(2, data), (3, allowed.join("inner"))] {
         machine.host.ensure_started(container(number, &source));
         assert_eq!(machine.exited(id(number)), (Exit::Code(0), false), "{}", machine.log(id(number)));
@@ -139,7 +143,7 @@ fn what_somebody_may_not_reach_is_neither_mounted_nor_begun_in() {
     let mut machine = Machine::with(AgentConfig { private: server.clone(), ..config(temp.path()) });
     let agent = temp.join("agent");
     for (number, source, target, text) in [
-        (1, &inner, open.clone(), "may not reach it"),
+        (1, &inner, open.clone(), "cannot reach"),
         (2, &server, open.clone(), "the server keeps its own there"),
         // To mount over what the shim works with would let it write for somebody else.
         (3, &open, agent.join("tasks"), "Berth itself needs it"),

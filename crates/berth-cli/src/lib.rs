@@ -225,7 +225,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     dispatch(cli, &typed, spelling).unwrap_or_else(|error| {
         let failure = Failure::of(&error);
-        eprintln!("{}: {failure}", spelling.command());
+        // A name or a path in it may hold what a terminal takes for orders.
+        let text = failure.to_string().replace(|c: char| c.is_control() && c != '\n', "\u{fffd}");
+        eprintln!("{}: {text}", spelling.command());
         failure.exit.into()
     })
 }

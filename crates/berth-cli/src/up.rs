@@ -98,6 +98,7 @@ pub(crate) fn run(server: &ServerArgs, arguments: &UpArgs) -> anyhow::Result<Exi
     let path = if path.is_absolute() { path } else { env::current_dir()?.join(path) };
     let folder = Folder::at(path);
     let is_detached = env::var_os(DETACHED).is_some();
+    folder.check_owner()?;
     // What cannot be right is refused before a second process is started for it.
     let (settings, notes) = settings(&folder, arguments)?;
     let config = config(&folder, arguments, &settings)?;

@@ -148,6 +148,25 @@ fn a_start_in_the_background_that_fails_says_so() {
     server.run("berth down");
 }
 
+#[test]
+fn root_uses_no_folder_that_another_account_prepared() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: giving a folder to another account needs root");
+        return;
+    }
+    let server = Server::stopped();
+    let folder = server.home.server_folder();
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("settings.toml"), "version = 1\nallow-mount = [\"/\"]\n").expect("is written");
+    std::os::unix::fs::chown(&folder, Some(65_500), None).expect("is given away");
+    for detach in ["", " -d"] {
+        let ran = server.try_run(&format!("berth up --nodes 1xdgx1 --listen 127.0.0.1:0{detach}"));
+        assert!(ran.code.is_some_and(|code| code != 0), "{ran:?}");
+        assert!(ran.stderr.contains("belongs to user 65500") && ran.stderr.contains("--folder"), "{ran:?}");
+    }
+    assert!(!folder.join("token").exists() && !folder.join("store").exists(), "nothing was made");
+}
+
 /// Unpacks the folder that version 0.1.0 wrote, which has no settings.
 fn old_folder() -> Server {
     let server = Server::stopped();

@@ -5,7 +5,7 @@ use berth_api::RunningServer;
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -75,8 +75,33 @@ impl Folder {
         write_private(&path, text).map_err(ServerError::file("writing", &path))
     }
 
+    /// Refuses a folder that belongs to another account: its owner could give root's server a token, settings and tasks of their
+    /// choice. A server of another account cannot use such a folder anyway.
+    pub fn check_owner(&self) -> Result<(), ServerError> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        for path in [self.0.clone(), self.token_file(), self.settings_file(), self.store(), self.agent()] {
+            let owner = match fs::metadata(&path) {
+                Ok(found) => found.uid(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(ServerError::file("looking at", &path)(error)),
+            };
+            if owner != 0 {
+                let text = format!(
+                    "it belongs to user {owner}, who could change what this server does: run the server as that user, or use \
+                     another --folder; if everything in it is known to be good, `chown -R root {}`",
+                    self.0.display()
+                );
+                return Err(ServerError::file("using", &path)(io::Error::other(text)));
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the folder and what is in it, for its owner alone.
     pub(crate) fn prepare(&self) -> Result<(), ServerError> {
+        self.check_owner()?;
         for folder in [self.0.clone(), self.volumes()] {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(ServerError::file("making the folder", &folder))?;

@@ -38,7 +38,8 @@ fn every_answer_is_one_that_is_described() {
             "--checks",
             "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
         ])
-        .args(["--phases", "examples,coverage,fuzzing", "--workers", "2", "--request-timeout", "20"])
+        // One worker: the parser of Python 3.11, which it asks, fails now and then when two threads use it.
+        .args(["--phases", "examples,coverage,fuzzing", "--workers", "1", "--request-timeout", "20"])
         .args(["--max-examples", &examples, "--seed", &seed, "--continue-on-failure", "--no-color"])
         .env("NO_COLOR", "1");
     for path in LEFT_OUT {

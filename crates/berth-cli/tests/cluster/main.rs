@@ -160,7 +160,10 @@ fn volumes_are_claims_of_their_project(berth: &Berth) {
     assert_eq!(berth.json("berth volume list")["items"].as_array().map(Vec::len), Some(2));
     berth.run("berth submit reads -p team-a -i berth/quickstart --pvc data:/data");
     let ran = berth.home.run("berth submit reads -p team-c -i berth/quickstart --pvc data:/data");
-    assert!(ran.code != Some(0) && ran.stderr.contains("another project"), "{ran:?}");
+    assert!(
+        ran.code != Some(0) && ran.stderr.contains("no volume data that project team-c can use"),
+        "{ran:?}"
+    );
     let ran = berth.home.run("berth volume delete data");
     assert!(ran.code != Some(0) && ran.stderr.contains("-p"), "several have one of that name: {ran:?}");
     let ran = berth.home.run("berth volume delete data -p team-a");

@@ -207,7 +207,17 @@ fn problem(unfit: &Unfit, user: &str) -> Problem {
 /// The command that opens a directory or a program to an account, and to nobody else.
 fn acl(path: &Path, at: &Path, user: u32) -> String {
     let rights = if path == at { "rx" } else { "x" };
-    format!("give that user access: `setfacl -m u:{user}:{rights} {}`", at.display())
+    format!("give that user access: `setfacl -m u:{user}:{rights} {}`", typed(at))
+}
+
+/// A path as a shell reads it.
+fn typed(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@:,".contains(letter);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 fn other_account(user: &str) -> String {

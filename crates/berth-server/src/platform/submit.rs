@@ -286,19 +286,22 @@ impl Platform {
 
     fn check_volumes(&self, request: &WorkloadRequest) -> Result<(), Problem> {
         for mount in &request.volumes {
-            let Some(volume) = self.find_volume(&mount.name, &request.project) else {
-                let text = format!("there is no volume {}", names::shown(&mount.name));
+            let project = &request.project;
+            let may_use = |owner: &Option<String>| owner.as_ref().is_none_or(|owner| owner == project);
+            let volume = self.find_volume(&mount.name, project).filter(|volume| may_use(&volume.project));
+            if volume.is_none() {
+                // A volume of another project is answered like one that does not exist: its name may be no one else's business.
+                let text = format!(
+                    "there is no volume {} that project {project} can use",
+                    names::shown(&mount.name)
+                );
                 let problem = Problem { field: Some("volumes".into()), ..Problem::new(Code::NotFound, text) };
-                return Err(problem.hint(
-                    match names::nearest(&mount.name, self.volumes.keys().map(|(name, _)| name.as_str())) {
-                        Some(near) => format!("did you mean {near}?"),
-                        None => format!("`berth volume create {}` makes it", mount.name),
-                    },
-                ));
-            };
-            if volume.project.as_ref().is_some_and(|owner| *owner != request.project) {
-                let text = format!("volume {} belongs to another project", mount.name);
-                return Err(Problem::new(Code::Forbidden, text));
+                let usable =
+                    self.volumes.keys().filter(|(_, owner)| may_use(owner)).map(|(name, _)| name.as_str());
+                return Err(problem.hint(match names::nearest(&mount.name, usable) {
+                    Some(near) => format!("did you mean {near}?"),
+                    None => format!("`berth volume create {}` makes it", mount.name),
+                }));
             }
             absolute("volumes", &mount.target)?;
         }

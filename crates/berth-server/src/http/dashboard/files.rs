@@ -41,11 +41,13 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
         return Ok(());
     }
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
+        let entry = entry?;
+        let (path, kind) = (entry.path(), entry.file_type()?);
         let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        if path.is_dir() {
+        // A link could lead out of the folder, and a pipe would hold up the start.
+        if kind.is_dir() {
             collect(&path, paths)?;
-        } else if !is_hidden && path.extension().is_none_or(|ending| ending != "gz") {
+        } else if kind.is_file() && !is_hidden && path.extension().is_none_or(|ending| ending != "gz") {
             paths.push(path);
         }
     }
