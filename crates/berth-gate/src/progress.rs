@@ -37,7 +37,10 @@ const BYTES_MAX: i64 = 256 << 10;
 /// The longest wait for a log.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Failed reads of the log of a Pod that has ended, after which it is left alone: simulated nodes never have one.
-const LAST_READS_MAX: u32 = 30;
+const LAST_READS_FAILED_MAX: u32 = 30;
+/// Reads in a row of the log of a Pod that has ended which must bring nothing new: a busy node writes the last lines of a container
+/// after it has reported its end.
+const LAST_READS_QUIET: u32 = 3;
 
 /// What is known of the first worker of a workload.
 struct Known {
@@ -52,6 +55,8 @@ struct Known {
     written: Option<Progress>,
     /// Failed reads since its Pod ended.
     last_reads_failed: u32,
+    /// Reads in a row since then that succeeded and brought nothing new.
+    last_reads_quiet: u32,
     /// Its Pod has ended, and its log was read and its progress written to the end, or given up.
     done: bool,
 }
@@ -132,15 +137,18 @@ impl Known {
             saved: None,
             written: None,
             last_reads_failed: 0,
+            last_reads_quiet: 0,
             done: false,
         }
     }
 
-    /// Notes how a read of the log of a Pod that has ended went. A busy node may refuse the first; the last lines, which
-    /// say that everything is done, are in none before.
-    fn on_last_read(&mut self, complete: bool) {
+    /// Notes how a read of the log of a Pod that has ended went: whether all of it succeeded, and whether it brought lines. A busy
+    /// node may refuse the first; the last lines, which say that everything is done, are in none before.
+    fn on_last_read(&mut self, complete: bool, is_new: bool) {
         self.last_reads_failed += u32::from(!complete);
-        self.done = complete || self.last_reads_failed >= LAST_READS_MAX;
+        self.last_reads_quiet = if complete && !is_new { self.last_reads_quiet + 1 } else { 0 };
+        self.done =
+            self.last_reads_quiet >= LAST_READS_QUIET || self.last_reads_failed >= LAST_READS_FAILED_MAX;
     }
 
     /// Reads lines that begin with their time; whether one says that state was saved.
@@ -165,9 +173,11 @@ impl Known {
 }
 
 async fn look(client: &Client, turn: Turn, mut known: Known) -> (WorkloadId, Known) {
+    let before = known.until;
     let complete = read_and_write(client, &turn, &mut known).await;
     if turn.over {
-        known.on_last_read(complete);
+        let is_new = known.until != before;
+        known.on_last_read(complete, is_new);
     }
     (turn.id, known)
 }
@@ -319,15 +329,24 @@ mod tests {
     #[test]
     fn the_log_of_an_ended_pod_is_read_again_until_it_was_read_whole_or_never_will_be() {
         let mut slow = known();
-        slow.on_last_read(false);
-        assert!(!slow.done, "a node that was busy is asked again");
-        slow.on_last_read(true);
+        slow.on_last_read(false, false);
+        slow.on_last_read(true, true);
+        assert!(!slow.done, "a node that was busy is asked again, and so is one that had more to say");
+        for _ in 0..LAST_READS_QUIET - 1 {
+            slow.on_last_read(true, false);
+        }
+        slow.on_last_read(true, true);
+        assert!(!slow.done, "the last lines of a container came after its end");
+        for _ in 0..LAST_READS_QUIET {
+            assert!(!slow.done);
+            slow.on_last_read(true, false);
+        }
         assert!(slow.done);
 
         let mut simulated = known();
-        for read in 1..=LAST_READS_MAX {
+        for read in 1..=LAST_READS_FAILED_MAX {
             assert!(!simulated.done, "after {read} reads");
-            simulated.on_last_read(false);
+            simulated.on_last_read(false, false);
         }
         assert!(simulated.done);
     }

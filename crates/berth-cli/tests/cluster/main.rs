@@ -161,7 +161,7 @@ fn volumes_are_claims_of_their_project(berth: &Berth) {
     berth.run("berth submit reads -p team-a -i berth/quickstart --pvc data:/data");
     let ran = berth.home.run("berth submit reads -p team-c -i berth/quickstart --pvc data:/data");
     assert!(
-        ran.code != Some(0) && ran.stderr.contains("no volume data that project team-c can use"),
+        ran.code != Some(0) && ran.stderr.contains("no volume \"data\" that project team-c can use"),
         "{ran:?}"
     );
     let ran = berth.home.run("berth volume delete data");
