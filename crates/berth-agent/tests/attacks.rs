@@ -165,7 +165,7 @@ fn what_somebody_may_not_reach_is_neither_mounted_nor_begun_in() {
     (task.working_dir, task.run_as) = (Some(inner.clone()), Some(SOMEBODY));
     machine.host.ensure_started(task);
     let message = machine.refused(id(20));
-    assert!(message.contains("cannot be entered by user 3999"), "{message}");
+    assert!(message.contains("is closed to user 3999"), "{message}");
     // Where it may go, it goes, and root's own work is not held up by any of this.
     let mut task = shell(id(21), "pwd; touch /berth-attack-data/x && echo wrote");
     task.mounts = vec![mount(&open, Path::new("/berth-attack-data"))];
