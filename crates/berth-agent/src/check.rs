@@ -124,7 +124,7 @@ pub enum Unfit {
     /// There is no such file.
     #[error("there is no program {}", .0.display())]
     NoFile(PathBuf),
-    /// It is no program, or nobody may execute it.
+    /// It is not a program, or its mode lets no account execute it.
     #[error("{} is {}", .path.display(), if *.is_folder { "a directory, not a program" } else { "not executable" })]
     NotExecutable {
         /// The file.
@@ -161,7 +161,7 @@ enum Found {
     Closed,
     Folder,
     Program,
-    /// A file that the account may not execute; whether somebody else may.
+    /// A file that the account may not execute; whether another account may.
     File {
         others: bool,
     },
@@ -173,7 +173,7 @@ enum Found {
 enum Place {
     /// On this machine, where the rights of the account decide.
     Machine(PathBuf),
-    /// Below a folder that Berth shows to the task, whoever may enter the folders above it.
+    /// Below a folder that Berth mounts for the task, also where the folders above it are closed to the account.
     Lent { source: PathBuf, rest: PathBuf },
 }
 
@@ -462,7 +462,7 @@ impl Sight<'_> {
 /// Links that are followed to find what is closed behind them.
 const LINKS_MAX: u32 = 8;
 
-/// The first part of a path that is closed to whoever asks; behind a link, of the path it leads to.
+/// Returns the first part of a path that is closed to the calling thread's account; behind a link, of the link's target.
 fn first_closed(path: &Path, links_left: u32) -> Option<PathBuf> {
     let mut way: Vec<&Path> = path.ancestors().collect();
     way.reverse();
@@ -472,7 +472,7 @@ fn first_closed(path: &Path, links_left: u32) -> Option<PathBuf> {
     behind.or_else(|| Some(part.to_owned()))
 }
 
-/// What a path is to whoever asks.
+/// Judges a path with the rights of the calling thread.
 fn probe(path: &Path) -> Found {
     match stat(path) {
         Ok(found) => judge(&found, access(path, Access::EXEC_OK).is_ok()),
@@ -480,7 +480,7 @@ fn probe(path: &Path) -> Found {
     }
 }
 
-/// What a path below an opened folder is to whoever asks. A way that leads out of the folder is not followed.
+/// Judges a path below an opened folder with the rights of the calling thread. A path that leads out of the folder is not followed.
 fn probe_below(folder: &OwnedFd, path: &Path) -> Found {
     let opened = match path.as_os_str().is_empty() {
         true => folder.try_clone().map_err(|_| Errno::MFILE),
