@@ -74,7 +74,11 @@ pub fn fewest_victims(_policy: &Policy, state: &State, claimant: WorkloadId, now
     if !claim.within_quota(&ledger) || !claim.may_start(&ledger) {
         return None;
     }
-    let set = search::smallest_set(&ledger, &claim, workload, now, search::Reading::Possible)?;
+    // Its own project's work goes only where that of borrowers does not suffice.
+    let of_others = |victim: &berth_types::Workload| victim.spec.project != workload.spec.project;
+    let reading = search::Reading::Possible;
+    let set = search::smallest_set_among(&ledger, &claim, workload, now, reading, of_others)
+        .or_else(|| search::smallest_set(&ledger, &claim, workload, now, reading))?;
     Some(set.victims.len())
 }
 

@@ -52,16 +52,21 @@ fn check_quota_reclaim(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
                 format!("workload {} reclaims quota from {} of its own project", winner.id, victim.id),
             ));
         }
-        // A victim below the common ancestor makes room there, so the claimant is looked at after the taking.
-        // A level above the common ancestor may stay as full as it was in what it has too much of.
-        let grows = |own: &Account| {
+        // A victim below the common ancestor makes room there, so the claimant is looked at after the taking: just below the
+        // ancestor it is within quota, or, where that level has none, at the next below that has. A level above may stay as
+        // full as it was in what it has too much of.
+        let beside = claim.path.len() - upper.len();
+        let judged = claim.path[..=beside].iter().rev().copied().find(|own| after.tree.has_quota(*own));
+        let is_full = |own: &Account, may_stay: bool| {
             claim.dimensions().iter().any(|dimension| {
                 let with = after.used(*own, dimension) + claim.get(dimension);
                 let full = after.tree.quota_in(*own, dimension).is_some_and(|quota| with > quota);
-                full && (with > before.used(*own, dimension) || claim.path.first() == Some(own))
+                full && !(may_stay && with <= before.used(*own, dimension))
             })
         };
-        for account in upper.into_iter().filter(grows) {
+        let above = upper.into_iter().skip(1).filter(|own| is_full(own, true));
+        let full = judged.into_iter().filter(|own| is_full(own, false)).chain(above);
+        for account in full {
             findings.push(Finding::new(
                 Rule::QuotaReclaim,
                 format!(
@@ -139,9 +144,6 @@ fn share_problems(
             claim.path
         ));
     }
-    if !evicted_by(group, EvictRule::Preemption).is_empty() {
-        problems.push(format!("workload {} combines share reclaim with preemption", winner.id));
-    }
     for victim in victims {
         let (_, chain) = split(&claim.path, &before.tree.path(victim.spec.project));
         if chain.is_empty() {
@@ -197,8 +199,9 @@ fn check_quota_untouched(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
 }
 
 fn check_preemption(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let mut findings = check_growth(group, winning);
     let winner = winning.workload;
-    evicted_by(group, EvictRule::Preemption)
+    let strangers = evicted_by(group, EvictRule::Preemption)
         .into_iter()
         .filter(|victim| {
             victim.spec.project != winner.spec.project || victim.spec.priority >= winner.spec.priority
@@ -216,8 +219,44 @@ fn check_preemption(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
                     victim.spec.priority
                 ),
             )
-        })
-        .collect()
+        });
+    findings.extend(strangers);
+    findings
+}
+
+/// A project whose preemptible work preempts its own, and takes nothing from others, uses no more than before, unless it is
+/// within quota or within its fair share with it.
+fn check_growth(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
+    let winner = winning.workload;
+    let of_others = [EvictRule::QuotaReclaim, EvictRule::ShareReclaim, EvictRule::Passing];
+    let takes_from_others = of_others.into_iter().any(|rule| !evicted_by(group, rule).is_empty());
+    if evicted_by(group, EvictRule::Preemption).is_empty() || takes_from_others || !winner.spec.preemptible {
+        return Vec::new();
+    }
+    let pool = &winner.spec.pool;
+    let (before, after) = (Ledger::new(&group.before, pool), Ledger::new(winning.after, pool));
+    // A request for GPU memory is judged as it waited, on the smallest device.
+    let claim = Claim::waiting(&before, winner);
+    let account = Account::Project(winner.spec.project);
+    let (was, is) = (before.used_gpus(account), after.used_gpus(account) + claim.gpus());
+    let is_owed = claim.within_quota(&after)
+        || [&group.before, winning.after]
+            .into_iter()
+            .any(|state| claim.within_share(&after, &fair_shares(state, pool)));
+    if is <= was || is_owed {
+        return Vec::new();
+    }
+    vec![Finding::new(
+        Rule::Preemption,
+        format!(
+            "workload {} preempts work of its own project, which grows from {} to {} GPUs by it, past its quota {} and its \
+             fair share",
+            winner.id,
+            Gpus(was),
+            Gpus(is),
+            before.tree.quota(account)
+        ),
+    )]
 }
 
 fn check_passing(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {

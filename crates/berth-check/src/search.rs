@@ -264,11 +264,24 @@ pub(crate) fn smallest_set(
     now: Time,
     reading: Reading,
 ) -> Option<Sufficient> {
+    smallest_set_among(ledger, claim, claimant, now, reading, |_| true)
+}
+
+/// The same of some victims only.
+pub(crate) fn smallest_set_among(
+    ledger: &Ledger<'_>,
+    claim: &Claim,
+    claimant: &Workload,
+    now: Time,
+    reading: Reading,
+    among: impl Fn(&Workload) -> bool,
+) -> Option<Sufficient> {
     if !is_small(ledger.state, &claimant.spec.pool) {
         return None;
     }
     let room = room_without_extras(ledger.state, &claimant.spec.pool, now, reading);
     let mut victims = candidates(ledger, claim, claimant, now);
+    victims.retain(|victim| among(victim));
     // Capacity is all that victims are taken for here, so those on other nodes only cost time.
     victims.retain(|victim| {
         victim.base_places().any(|place| {

@@ -16,7 +16,22 @@ pub(crate) fn fair_shares(state: &State, pool: &Name) -> BTreeMap<Account, Gpus>
     let demands = demands(state, pool, &tree);
     let mut shares = BTreeMap::new();
     divide(&tree, &demands, None, pool_gpus(state, pool), &mut shares);
+    for id in state.departments.keys().filter(|id| tree.is_neutral(Account::Department(**id))) {
+        let below = tree.children(Some(*id)).into_iter().map(|child| shares[&child]).sum();
+        shares.insert(Account::Department(*id), below);
+    }
     shares
+}
+
+/// What is guaranteed of an account's demand: up to its quota, or, without one, what is guaranteed below it.
+fn owed(tree: &Tree<'_>, demands: &BTreeMap<Account, Gpus>, account: Account) -> Gpus {
+    let owed = match account {
+        Account::Department(id) if !tree.has_quota(account) => {
+            tree.children(Some(id)).into_iter().map(|child| owed(tree, demands, child)).sum()
+        }
+        _ => tree.quota(account),
+    };
+    owed.min(demands[&account])
 }
 
 /// GPUs of the minimum. What waits is charged on the smallest device it may use, what is placed on the devices it
@@ -111,7 +126,7 @@ fn divide(
     let children = tree.children(of);
     let mut rest = total;
     for &child in &children {
-        let guaranteed = tree.quota(child).min(demands[&child]);
+        let guaranteed = owed(tree, demands, child);
         shares.insert(child, guaranteed);
         rest = rest.saturating_sub(guaranteed);
     }

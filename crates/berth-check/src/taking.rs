@@ -7,7 +7,9 @@ use crate::{
     patience::check_patience,
     rights::{check_rights, evicted_by},
     room::{Room, View},
-    search::{Bench, Reading, extras_make_way, is_small, ran_long_enough, room_without_extras, smallest_set},
+    search::{
+        Bench, Reading, extras_make_way, is_small, ran_long_enough, room_without_extras, smallest_set_among,
+    },
     tree::named,
     walk::happen,
 };
@@ -107,7 +109,9 @@ fn check_straddle(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
     if !claim.may_start_beside_extras(&ledger) {
         return Vec::new();
     }
-    let other = smallest_set(&ledger, &claim, winner, winning.now, Reading::Sure);
+    // Its own project's work goes only when that of borrowers does not suffice, however it is taken.
+    let of_others = |victim: &Workload| victim.spec.project != winner.spec.project;
+    let other = smallest_set_among(&ledger, &claim, winner, winning.now, Reading::Sure, of_others);
     other
         .filter(|set| set.clean)
         .map(|set| {

@@ -23,23 +23,33 @@ impl<'a> Tree<'a> {
         Self { state, pool: pool.clone() }
     }
 
-    /// The project and every department above it, nearest first.
+    /// The project and every department above it that is an account, nearest first.
     pub(crate) fn path(&self, project: ProjectId) -> Vec<Account> {
         let department = self.state.projects.get(&project).and_then(|own| own.department);
-        let above = self.state.ancestors(department);
+        let above = self.state.ancestors(department).map(|department| Account::Department(department.id));
         std::iter::once(Account::Project(project))
-            .chain(above.map(|department| Account::Department(department.id)))
+            .chain(above.filter(|department| !self.is_neutral(*department)))
             .collect()
     }
 
-    /// The accounts directly below a department, or below the root.
+    /// The accounts directly below a department, or below the root; in place of a neutral department its own.
     pub(crate) fn children(&self, of: Option<DepartmentId>) -> Vec<Account> {
         let departments = self.state.departments.values().filter(|own| own.parent == of);
         let projects = self.state.projects.values().filter(|own| own.department == of);
+        let of_department = |id: DepartmentId| match self.is_neutral(Account::Department(id)) {
+            true => self.children(Some(id)),
+            false => vec![Account::Department(id)],
+        };
         departments
-            .map(|own| Account::Department(own.id))
+            .flat_map(|own| of_department(own.id))
             .chain(projects.map(|own| Account::Project(own.id)))
             .collect()
+    }
+
+    /// Whether an account is a department that only groups: nothing is set for it.
+    pub(crate) fn is_neutral(&self, account: Account) -> bool {
+        let is_set = |own: &Entitlement| *own != Entitlement::default();
+        matches!(account, Account::Department(_)) && !self.entitlement(account).is_some_and(is_set)
     }
 
     pub(crate) fn quota(&self, account: Account) -> Gpus {

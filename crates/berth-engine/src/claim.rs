@@ -1,7 +1,7 @@
 //! What a waiting workload is entitled to.
 
 use crate::{
-    ledger::Dimensions,
+    ledger::Rule,
     pool::{Class, Pool},
     tree::{Amounts, CPU, GPU, MEMORY, Node, Usage},
 };
@@ -14,6 +14,26 @@ pub(crate) struct Ask {
     pub(crate) amounts: Amounts,
     pub(crate) model: Option<usize>,
     pub(crate) preemptible: bool,
+}
+
+/// What a claim could be entitled to at best, with everything gone that it might take; found by counts alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    /// Its accounts, from the project up.
+    pub(crate) levels: Vec<Level>,
+    /// Whether every level could be within its fair share.
+    pub(crate) share: bool,
+}
+
+/// One account of a claimant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    pub(crate) position: u32,
+    /// Whether victims on the other side of this account could be taken by quota: it could be within its quota, and every
+    /// level above it within its own or no fuller than it is.
+    pub(crate) within: bool,
+    /// The most GPUs below it that could go.
+    gone: u64,
 }
 
 impl Pool {
@@ -29,37 +49,37 @@ impl Pool {
         }
     }
 
-    /// The rule that forbids a start even on free capacity, if one does. `given` GPUs of the project's own work would
-    /// be taken first.
-    pub(crate) fn barrier(&self, ask: &Ask, given: u64) -> Option<WaitReason> {
+    /// The rule that forbids a start on free capacity, if one does.
+    pub(crate) fn barrier(&self, ask: &Ask) -> Option<WaitReason> {
+        self.barrier_after(ask, |_| 0)
+    }
+
+    /// The rule that forbids a start once so many GPUs below each account on the path are gone, if one does.
+    fn barrier_after(&self, ask: &Ask, gone: impl Fn(usize) -> u64) -> Option<WaitReason> {
         let asked = Gpus(ask.amounts[GPU]);
-        for (_, node) in self.tree.path(ask.project) {
-            let used = node.used.amounts[GPU].saturating_sub(given);
+        for (level, (_, node)) in self.tree.path(ask.project).enumerate() {
+            let used = node.used.amounts[GPU].saturating_sub(gone(level));
             if let Some(limit) = node.limit.filter(|limit| used + asked.0 > *limit) {
                 let (account, used) = (node.account, Gpus(used));
                 return Some(WaitReason::Limit { account, limit: Gpus(limit), used, asked });
             }
         }
-        for (_, node) in self.tree.path(ask.project) {
+        for (level, (_, node)) in self.tree.path(ask.project).enumerate() {
             let account = node.account;
             if !ask.preemptible {
                 if !node.within(&node.non_preemptible, &ask.amounts, ask.model) {
                     let passed = self.passed_quota(node, &node.non_preemptible, ask);
                     return Some(WaitReason::NonPreemptibleQuota { account, passed });
                 }
-            } else if node.weight == 0 && !self.within_after(node, ask, given) {
-                let passed = self.passed_quota(node, &used_after(node, given), ask);
-                return Some(WaitReason::NoBorrowing { account, passed });
+            } else if node.weight == 0 {
+                let used = used_after(node, gone(level));
+                if !node.within(&used, &ask.amounts, ask.model) {
+                    let passed = self.passed_quota(node, &used, ask);
+                    return Some(WaitReason::NoBorrowing { account, passed });
+                }
             }
         }
         None
-    }
-
-    fn within_after(&self, node: &Node, ask: &Ask, given: u64) -> bool {
-        if given == 0 {
-            return node.within(&node.used, &ask.amounts, ask.model);
-        }
-        node.within(&used_after(node, given), &ask.amounts, ask.model)
     }
 
     /// The first quota of an account that `used` and the ask together pass.
@@ -96,43 +116,82 @@ impl Pool {
         PassedQuota::Model(self.models[model].clone(), gpus(passed))
     }
 
-    /// GPUs of the project's own work that must be taken before a start is allowed at all.
-    pub(crate) fn must_give(&self, ask: &Ask) -> u64 {
-        let path = self.tree.path(ask.project);
-        path.map(|(_, node)| {
+    /// By level of the path, GPUs that must go below the account before a start is allowed: what passes its limit, or the
+    /// quota of an account that does not borrow.
+    pub(crate) fn must_go(&self, ask: &Ask) -> impl Iterator<Item = u64> {
+        self.tree.path(ask.project).map(|(_, node)| {
             let with = node.used.amounts[GPU] + ask.amounts[GPU];
             let above_limit = node.limit.map_or(0, |limit| with.saturating_sub(limit));
             let borrows = ask.preemptible && node.weight == 0 && node.has_quota;
             let above_quota = if borrows { with.saturating_sub(node.quota) } else { 0 };
             above_limit.max(above_quota)
         })
-        .max()
-        .unwrap_or(0)
     }
 
-    /// Whether the ask keeps this account within quota.
-    pub(crate) fn within_quota_at(&self, position: u32, ask: &Ask) -> bool {
-        let node = self.tree.at(position);
-        node.within(&node.used, &ask.amounts, ask.model)
+    /// Whether a start is allowed only once something is gone.
+    pub(crate) fn must_take(&self, ask: &Ask) -> bool {
+        self.must_go(ask).any(|gpus| gpus > 0)
     }
 
-    /// For every account from the project up, whether the ask keeps it within quota. A level without a quota promises
-    /// nothing of its own, so it is as good as the level below it.
-    pub(crate) fn within_quota_by_level(&self, ask: &Ask) -> Vec<(u32, bool)> {
+    /// What a claim of this priority could be entitled to once others are gone. `own` is whether work of its own project of
+    /// lower priority may be among them.
+    pub(crate) fn reach(&self, ask: &Ask, own: Option<i32>) -> Reach {
+        let path: Vec<(u32, &Node)> = self.tree.path(ask.project).collect();
+        let within = |node: &Node| node.within(&node.used, &ask.amounts, ask.model);
+        let within_share = |node: &Node| node.used.amounts[GPU] + ask.amounts[GPU] <= node.share;
+        let mut reach = Reach { levels: Vec::with_capacity(path.len()), share: true };
+        let all_given =
+            !self.must_take(ask) && path.iter().all(|(_, node)| within(node) && within_share(node));
+        let gone = if all_given { vec![0; path.len()] } else { self.could_go(ask, &path, own) };
         let mut below = false;
-        let path = self.tree.path(ask.project);
-        path.map(|(position, node)| {
-            below = if node.has_quota { node.within(&node.used, &ask.amounts, ask.model) } else { below };
-            (position, below)
-        })
-        .collect()
+        for (level, (position, node)) in path.iter().enumerate() {
+            let (used, asked) = (node.used.amounts[GPU], ask.amounts[GPU]);
+            let after = (used - gone[level].min(used)) + asked;
+            below = match node.has_quota {
+                true => within(node) || gone[level] > 0 && after <= node.quota,
+                false => below,
+            };
+            reach.share &= after <= node.share;
+            reach.levels.push(Level { position: *position, within: below, gone: gone[level] });
+        }
+        // A level above may stay as full as it is, but not grow.
+        let mut above_hold = true;
+        for (level, (_, node)) in path.iter().enumerate().rev() {
+            reach.levels[level].within &= above_hold;
+            let over = (node.used.amounts[GPU] + ask.amounts[GPU]).saturating_sub(node.quota);
+            let holds = !node.has_quota
+                || within(node)
+                || gone[level] > 0 && gone[level] >= over.min(ask.amounts[GPU]);
+            above_hold &= holds;
+        }
+        reach
     }
 
-    /// Whether the top level of the ask's path is within quota, so that other departments can be taken from.
-    pub(crate) fn within_quota_at_top(&self, ask: &Ask) -> bool {
-        self.tree.path(ask.project).fold(false, |below, (_, node)| {
-            if node.has_quota { node.within(&node.used, &ask.amounts, ask.model) } else { below }
-        })
+    /// By level of the path, the most GPUs below the account that a claim could take.
+    fn could_go(&self, ask: &Ask, path: &[(u32, &Node)], own: Option<i32>) -> Vec<u64> {
+        let victims = &self.queues[ask.project as usize].victims;
+        let own = own.map_or(0, |priority| victims.gpus_below(priority));
+        let mut gone = vec![own; path.len()];
+        if path.len() == 1 {
+            return gone;
+        }
+        for borrower in self.borrowers.iter().map(|borrower| borrower.project) {
+            if borrower == ask.project || self.queues[borrower as usize].victims.is_empty() {
+                continue;
+            }
+            let (mine, _) = self.tree.below_common(ask.project, borrower);
+            let node = self.tree.at(borrower);
+            let preemptible = node.used.amounts[GPU].saturating_sub(node.non_preemptible.amounts[GPU]);
+            let below =
+                path.iter().position(|(position, _)| *position == mine).map_or(path.len(), |at| at + 1);
+            gone[below..].iter_mut().for_each(|gone| *gone += preemptible);
+        }
+        gone
+    }
+
+    /// Whether the rules might let a claim start once what it could take is gone.
+    pub(crate) fn is_barred(&self, ask: &Ask, reach: &Reach) -> bool {
+        self.barrier_after(ask, |level| reach.levels[level].gone).is_some()
     }
 
     /// Whether the ask keeps every account within quota.
@@ -140,31 +199,29 @@ impl Pool {
         self.tree.path(ask.project).all(|(_, node)| node.within(&node.used, &ask.amounts, ask.model))
     }
 
-    /// Whether the ask keeps every account within quota once this much of its own project's work is gone.
-    pub(crate) fn within_quota_after(&self, ask: &Ask, given: &Dimensions) -> bool {
-        self.tree.path(ask.project).all(|(_, node)| {
-            let mut used = node.used.clone();
-            used.amounts.iter_mut().zip(given).for_each(|(used, given)| *used -= given);
-            if let Some(of_model) = ask.model.and_then(|model| used.models.get_mut(model)) {
-                *of_model -= given[3];
-            }
-            node.within(&used, &ask.amounts, ask.model)
-        })
-    }
-
     /// Whether the ask keeps every account within its fair share.
     pub(crate) fn within_share(&self, ask: &Ask) -> bool {
         self.tree.path(ask.project).all(|(_, node)| node.used.amounts[GPU] + ask.amounts[GPU] <= node.share)
     }
 
-    /// Whether quota could be reclaimed from other projects: the project or the top level is within it.
-    pub(crate) fn may_reclaim_quota(&self, ask: &Ask) -> bool {
-        self.within_quota_at_top(ask) || self.within_quota_at(ask.project, ask)
+    /// Whether the rules allow a start, and to take by a rule, before anything is gone.
+    pub(crate) fn is_entitled_by(&self, ask: &Ask, rule: Rule) -> bool {
+        let allows = match rule {
+            Rule::Quota => self.within_quota(ask),
+            Rule::Share => self.within_share(ask),
+            Rule::None => !ask.preemptible || self.within_share(ask) || self.within_quota(ask),
+        };
+        allows && !self.must_take(ask)
     }
 
-    /// Whether something could be taken from other projects: by quota, or because all levels are within share.
-    pub(crate) fn may_take_from_others(&self, ask: &Ask) -> bool {
-        self.may_reclaim_quota(ask) || (ask.preemptible && self.within_share(ask))
+    /// Whether something might be taken from other projects by quota.
+    pub(crate) fn may_reclaim_quota(&self, reach: &Reach) -> bool {
+        reach.levels.iter().any(|level| level.within)
+    }
+
+    /// Whether something might be taken from other projects: by quota, or because all levels are within share then.
+    pub(crate) fn may_take_from_others(&self, ask: &Ask, reach: &Reach) -> bool {
+        self.may_reclaim_quota(reach) || (ask.preemptible && reach.share)
     }
 
     /// From when on others are disturbed for a waiting workload that is not owed what it asks for.

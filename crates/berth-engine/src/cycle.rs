@@ -114,9 +114,10 @@ impl Pool {
             self.retry_with_room();
             let only_shrinks_capacity = actions.len() == before + 1;
             self.refresh_fits(only_shrinks_capacity);
-            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. Who is
-            // evicted from a node that takes no more work takes that capacity along.
-            if self.asks_by_memory || self.capacity != capacity {
+            // Starting alone moves no demand, unless by GPU memory, which is charged by the device it gets. A gang of which
+            // tasks have ended asks for all of them again when it is evicted. Who is evicted from a node that takes no more
+            // work takes that capacity along.
+            if self.asks_by_memory || self.gangs_end_in_parts || self.capacity != capacity {
                 self.refresh_shares();
             }
         }

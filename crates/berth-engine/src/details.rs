@@ -72,7 +72,7 @@ impl Pool {
     /// Whether nothing but capacity keeps waiting work of a class from starting.
     fn competes(&self, project: u32, class: u32) -> bool {
         let class = &self.classes[class as usize];
-        class.possible && self.barrier(&self.ask(project, class), 0).is_none()
+        class.possible && self.barrier(&self.ask(project, class)).is_none()
     }
 
     /// Waiting work of a project that competes for capacity, in queue order.

@@ -75,7 +75,8 @@ impl Pool {
     fn allows_extras(&self, project: u32, gpus: u64) -> bool {
         self.tree.path(project).all(|(_, node)| {
             let with = node.used.amounts[GPU] + node.extras + gpus;
-            node.weight > 0 && node.limit.is_none_or(|limit| with <= limit)
+            let is_owed = node.has_quota && with <= node.quota;
+            (node.weight > 0 || is_owed) && node.limit.is_none_or(|limit| with <= limit)
         })
     }
 }

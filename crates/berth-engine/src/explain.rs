@@ -82,7 +82,7 @@ impl Pool {
         }
         let ask = self.ask(self.entry(slot).project, class);
         let (within_quota, within_share) = (self.within_quota(&ask), self.within_share(&ask));
-        if let Some(barrier) = self.barrier(&ask, 0) {
+        if let Some(barrier) = self.barrier(&ask) {
             return barrier;
         }
         if fits_now {
@@ -95,7 +95,9 @@ impl Pool {
             Ok(_) => WaitReason::Ready,
             Err(_) if self.may_pass(slot, now) => WaitReason::Ready,
             Err(verdict) => match self.retries.attempt {
-                Some(until) if self.may_reclaim_quota(&ask) => WaitReason::MinimumRun { until },
+                Some(until) if self.may_reclaim_quota(&self.reach(&ask, None)) => {
+                    WaitReason::MinimumRun { until }
+                }
                 Some(until) if within_share => WaitReason::Patience { until },
                 _ => WaitReason::NoCapacity { fits, needed, within_quota, within_share, verdict },
             },

@@ -1,7 +1,7 @@
 //! What may be taken from whom: the budgets of accounts that borrow, and what a set of victims takes of them.
 
 use crate::{
-    claim::Ask,
+    claim::{Ask, Reach},
     pool::Pool,
     positions::Positions,
     tree::{GPU, Node, Usage},
@@ -16,8 +16,6 @@ pub(crate) type Dimensions = [u64; 4];
 pub(crate) enum Rule {
     /// From projects above quota.
     Quota,
-    /// From projects above quota inside one full department of the claimant, which must not grow by it.
-    QuotaInside(u32),
     /// From projects above their fair share, which stay at or above it.
     Share,
     /// From nobody.
@@ -51,21 +49,14 @@ pub(crate) struct Ledger {
     /// Accounts in which more was taken than may be.
     broken: u32,
     ask: Ask,
-    /// Accounts of the claimant, from the project up, and whether they stay within quota (with all above them).
-    within_from: Vec<(u32, bool)>,
+    /// Accounts of the claimant, from the project up, and whether victims on the other side of each may be taken by quota.
+    within: Vec<(u32, bool)>,
 }
 
 impl Ledger {
-    pub(crate) fn new(pool: &Pool, ask: Ask, rule: Rule, line: Line) -> Self {
-        let mut within_from = pool.within_quota_by_level(&ask);
-        if rule == Rule::Quota {
-            let mut all = true;
-            for (_, within) in within_from.iter_mut().rev() {
-                all &= *within;
-                *within = all;
-            }
-        }
-        Self { rule, line, budgets: Positions::default(), broken: 0, ask, within_from }
+    pub(crate) fn new(ask: Ask, reach: &Reach, rule: Rule, line: Line) -> Self {
+        let within = reach.levels.iter().map(|level| (level.position, level.within)).collect();
+        Self { rule, line, budgets: Positions::default(), broken: 0, ask, within }
     }
 
     /// By which rule victims of others are taken.
@@ -80,7 +71,7 @@ impl Ledger {
         let other_dimensions = node.other_quotas != [None; 2] || !node.model_quotas.is_empty();
         let used = node.used.amounts[GPU];
         let above = match self.rule {
-            Rule::Quota | Rule::QuotaInside(_) => used > node.quota || other_dimensions,
+            Rule::Quota => used > node.quota || other_dimensions,
             Rule::Share => used > node.share,
             Rule::None => false,
         };
@@ -88,13 +79,8 @@ impl Ledger {
             return None;
         }
         let (mine, theirs) = pool.tree.below_common(self.ask.project, project);
-        if let Rule::QuotaInside(full) = self.rule
-            && pool.tree.path(project).all(|(position, _)| position != full)
-        {
-            return None;
-        }
         if self.rule != Rule::Share {
-            let within = self.within_from.iter().find(|(position, _)| *position == mine)?.1;
+            let within = self.within.iter().find(|(position, _)| *position == mine)?.1;
             if !within {
                 return None;
             }

@@ -19,6 +19,7 @@ mod explain;
 mod fit;
 mod hash;
 mod installation;
+mod least_loss;
 mod ledger;
 mod log;
 mod mix;
@@ -41,6 +42,7 @@ mod suggest;
 mod take;
 mod tree;
 mod trial;
+mod trial_level;
 mod units;
 
 use berth_types::{
@@ -50,7 +52,7 @@ use berth_types::{
 };
 use hash::IdMap;
 use pool::{Organisation, Pool};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The engine. Cloning it gives an independent one, for questions.
 #[derive(Clone, Debug)]
@@ -202,8 +204,33 @@ impl Engine {
         let Some(pool) = self.pools.get(pool) else { return Vec::new() };
         let mut pool = pool.clone();
         pool.refresh_shares();
-        let accounts = pool.tree.nodes.iter().skip(1);
-        accounts.map(|node| (node.account, Gpus(node.share))).collect()
+        let accounts = pool.tree.nodes.iter().skip(1).map(|node| (node.account, Gpus(node.share)));
+        let mut shares: Vec<(Account, Gpus)> = accounts.collect();
+        shares.extend(self.shares_of_neutral_departments(&shares));
+        shares
+    }
+
+    /// Departments that are no accounts of a pool have what their children have.
+    fn shares_of_neutral_departments(&self, shares: &[(Account, Gpus)]) -> BTreeMap<Account, Gpus> {
+        let Organisation { departments, projects } = &self.organisation;
+        let known: BTreeSet<Account> = shares.iter().map(|(account, _)| *account).collect();
+        let neutral = |id: &DepartmentId| !known.contains(&Account::Department(*id));
+        let mut found: BTreeMap<Account, Gpus> = departments
+            .keys()
+            .filter(|id| neutral(id))
+            .map(|id| (Account::Department(*id), Gpus::ZERO))
+            .collect();
+        for (account, share) in shares {
+            let mut above = match account {
+                Account::Project(id) => projects.get(id).and_then(|project| project.department),
+                Account::Department(id) => departments.get(id).and_then(|department| department.parent),
+            };
+            while let Some(id) = above.filter(|id| neutral(id)) {
+                *found.entry(Account::Department(id)).or_default() += *share;
+                above = departments.get(&id).and_then(|department| department.parent);
+            }
+        }
+        found
     }
 
     /// Everything the engine knows, as plain data.

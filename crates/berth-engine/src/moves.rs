@@ -1,6 +1,11 @@
 //! Moves: making room by putting running work elsewhere, when that costs less than it gives.
 
-use crate::{claim::Ask, node::Free, pool::Pool};
+use crate::{
+    claim::Ask,
+    node::{Free, NodeSlot},
+    pool::Pool,
+    shape::Shape,
+};
 use berth_types::{Action, Gpus, Phase, Place, Span, StartBasis, Time, WorkloadId};
 use std::{cell::Cell, cmp::Reverse, collections::BTreeMap};
 
@@ -10,6 +15,10 @@ const NODES_TRIED: usize = 64;
 const CANDIDATES_MAX: usize = 8;
 /// Projects whose first workload of a class is looked at, in queue order.
 const PROJECTS_LOOKED_AT: usize = 16;
+/// Up to this many workloads that could leave a node, every set of them is tried.
+const EVERY_SET_MAX: usize = 12;
+/// Nodes tried for one workload that is moved, the best for it first.
+const TARGETS_TRIED: usize = 8;
 
 /// The first instant at which a move may be made that cannot be made now.
 #[derive(Default)]
@@ -23,10 +32,19 @@ impl Later {
 
 /// A way to make room on one node.
 struct Clearing {
-    node: u32,
-    moved: Vec<(u32, Vec<Place>)>,
+    /// Where the waiting workload starts.
+    place: Place,
+    /// Who is moved, and where to.
+    moved: Vec<(u32, Place)>,
     /// GPU-milliseconds that the moves destroy.
     cost: u128,
+}
+
+impl Clearing {
+    /// Less work lost comes first, then fewer moves: what has no GPU costs nothing to move, and is left where it is all the same.
+    fn rank(&self) -> (u128, usize) {
+        (self.cost, self.moved.len())
+    }
 }
 
 impl Pool {
@@ -63,7 +81,7 @@ impl Pool {
             }
             for ((priority, submitted, id, slot), project) in class.firsts.iter().take(PROJECTS_LOOKED_AT) {
                 let ask = self.ask(*project, class);
-                if self.barrier(&ask, 0).is_some() {
+                if self.barrier(&ask).is_some() {
                     continue;
                 }
                 let from = if self.within_quota(&ask) { now } else { self.patient_from(*slot) };
@@ -80,7 +98,7 @@ impl Pool {
         found.into_iter().map(|(_, _, _, project, slot)| (project, slot)).collect()
     }
 
-    /// The cheapest node on which moving others makes room for one task.
+    /// The cheapest way to make room for one task by moving others.
     fn find_clearing(&mut self, slot: u32, ask: &Ask, now: Time, later: &Later) -> Option<Clearing> {
         let nodes = self.nodes_to_clear(slot);
         // Where else the work on them fits must be known.
@@ -89,12 +107,24 @@ impl Pool {
             self.order_nodes_for(self.entry(task).class);
         }
         let guaranteed = self.within_quota(ask);
-        let found = nodes.into_iter().filter_map(|at| self.clear_node(at, slot, guaranteed, now, later));
-        found.min_by_key(|clearing| (clearing.cost, self.node(clearing.node).id))
+        let mut best: Option<Clearing> = None;
+        for at in nodes {
+            let tasks = self.node(at).tasks.iter();
+            let movable = tasks.filter(|task| self.may_move(**task, slot, guaranteed, now, later));
+            let mut movable: Vec<(u128, WorkloadId, u32)> = movable
+                .map(|task| (self.cost_of_move(*task, now), self.entry(*task).workload.id, *task))
+                .collect();
+            movable.sort_unstable();
+            movable.dedup();
+            let mut search = ClearNode::new(self, at, slot, movable);
+            search.below = best.as_ref().map(Clearing::rank);
+            best = search.cheapest().or(best);
+        }
+        best
     }
 
-    /// The emptiest nodes that would have room for a task if they were empty. A node that gives nothing of its own only
-    /// shifts the lack elsewhere.
+    /// The emptiest nodes that would have room for a task if they were empty, in the order of their ids where as much is
+    /// free.
     fn nodes_to_clear(&self, slot: u32) -> Vec<u32> {
         let fit = &self.shapes[self.class_of(slot).shape as usize].1;
         let mut nodes: Vec<(Reverse<u64>, u64, u32)> = Vec::new();
@@ -103,7 +133,7 @@ impl Pool {
                 continue;
             };
             let free = node.decided.gpus();
-            if free > 0 && fit.copies_when_empty(at as u32) > 0 {
+            if fit.copies_when_empty(at as u32) > 0 {
                 nodes.push((Reverse(free), node.id.0, at as u32));
             }
         }
@@ -112,54 +142,11 @@ impl Pool {
         nodes.into_iter().map(|(_, _, at)| at).collect()
     }
 
-    fn clear_node(&self, at: u32, slot: u32, guaranteed: bool, now: Time, later: &Later) -> Option<Clearing> {
-        let class = self.class_of(slot);
-        let shape = &self.shapes[class.shape as usize].0;
-        let node = self.node(at);
-        let mut movable: Vec<(u128, WorkloadId, u32)> = node
-            .tasks
-            .iter()
-            .filter(|task| self.may_move(**task, slot, guaranteed, now, later))
-            .map(|task| (self.cost_of_move(*task, now), self.entry(*task).workload.id, *task))
-            .collect();
-        movable.sort_unstable();
-        movable.dedup();
-        let mut free = node.decided.clone();
-        let mut moved: Vec<(u32, Vec<Place>)> = Vec::new();
-        let mut elsewhere: BTreeMap<u32, Free> = BTreeMap::new();
-        for (_, _, task) in movable {
-            if node.copies(shape, &free) > 0 {
-                break;
-            }
-            let Some(places) = self.place_elsewhere(task, at, &mut elsewhere) else { continue };
-            for place in self.entry(task).workload.places() {
-                free.give(place);
-            }
-            moved.push((task, places));
-        }
-        if node.copies(shape, &free) == 0 || moved.is_empty() {
-            return None;
-        }
-        // Whoever is not in the way stays, the costliest first.
-        for index in (0..moved.len()).rev() {
-            let workload = &self.entry(moved[index].0).workload;
-            workload.places().for_each(|place| free.take(place));
-            if node.copies(shape, &free) > 0 {
-                moved.remove(index);
-            } else {
-                workload.places().for_each(|place| free.give(place));
-            }
-        }
-        let cost = moved.iter().map(|(task, _)| self.cost_of_move(*task, now)).sum();
-        Some(Clearing { node: at, moved, cost })
-    }
-
     fn cost_of_move(&self, task: u32, now: Time) -> u128 {
         let workload = &self.entry(task).workload;
         let gpus: Gpus = workload.places().map(Place::gpus).sum();
         let restart = u128::from(gpus.0) * u128::from(self.policy.restart_cost.0) / u128::from(Gpus::SCALE);
-        // What a move destroys is weighed against what it gives, so all of it counts.
-        workload.work_lost(now, Span(u64::MAX)) + restart
+        workload.work_lost(now, self.policy.lost_cap) + restart
     }
 
     /// Preemptible work of one task that has run long enough; when it will have is noted otherwise. In-quota work of
@@ -179,23 +166,6 @@ impl Pool {
         movable && from <= now
     }
 
-    /// A free place for a moved task on another node that accepts it.
-    fn place_elsewhere(&self, task: u32, but: u32, trial: &mut BTreeMap<u32, Free>) -> Option<Vec<Place>> {
-        let class = self.class_of(task);
-        let (shape, fit) = &self.shapes[class.shape as usize];
-        let at = fit.best_first().find(|at| {
-            let node = self.node(*at);
-            *at != but
-                && node.reserved.is_empty()
-                && trial.get(at).is_none_or(|free| node.copies(shape, free) > 0)
-        })?;
-        let node = self.node(at);
-        let free = trial.entry(at).or_insert_with(|| node.decided.clone());
-        let place = node.choose(shape, free, 0)?;
-        free.take(&place);
-        Some(vec![place])
-    }
-
     fn clear_and_start(
         &mut self,
         slot: u32,
@@ -206,16 +176,14 @@ impl Pool {
     ) {
         let winner = self.entry(slot).workload.id;
         let basis: StartBasis = self.basis(ask);
-        for (task, places) in clearing.moved {
+        for (task, place) in clearing.moved {
             let workload = &self.entry(task).workload;
             let lost = workload.work_lost(now, self.policy.lost_cap);
             let workload = workload.id;
+            let places = vec![place];
             self.decide(task, Action::Move { workload, places, winner: Some(winner), lost }, now, actions);
         }
-        let node = self.node(clearing.node);
-        let shape = &self.shapes[self.class_of(slot).shape as usize].0;
-        let place = node.choose(shape, &node.decided, 0).expect("the node was cleared for it");
-        self.put(slot, vec![place], basis, now, actions);
+        self.put(slot, vec![clearing.place], basis, now, actions);
     }
 
     /// When the wait will have outgrown the cost of the move.
@@ -223,5 +191,162 @@ impl Pool {
         let per_milli = u128::from(ask.amounts[0]).max(1);
         let wait = (cost * u128::from(Gpus::SCALE)).div_ceil(per_milli) + 1;
         self.entry(slot).workload.waits_since() + Span(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+}
+
+/// The search for the cheapest set of workloads to move off their places on one node, so that a waiting task has room there.
+struct ClearNode<'a> {
+    pool: &'a Pool,
+    at: u32,
+    shape: &'a Shape,
+    /// Cost, id and slot of what may be moved, cheapest first.
+    movable: Vec<(u128, WorkloadId, u32)>,
+    chosen: Vec<u32>,
+    /// Only what ranks below this is looked for: the work lost, and the number of moves.
+    below: Option<(u128, usize)>,
+    found: Option<Clearing>,
+    steps_left: u32,
+}
+
+impl<'a> ClearNode<'a> {
+    fn new(pool: &'a Pool, at: u32, slot: u32, movable: Vec<(u128, WorkloadId, u32)>) -> Self {
+        let shape = &pool.shapes[pool.class_of(slot).shape as usize].0;
+        let steps_left = pool.policy.search_steps;
+        Self { pool, at, shape, movable, chosen: Vec::new(), below: None, found: None, steps_left }
+    }
+
+    /// The cheapest set, if one ranks below `below`.
+    fn cheapest(mut self) -> Option<Clearing> {
+        if self.movable.len() > EVERY_SET_MAX {
+            self.take_cheapest_first();
+        }
+        let free = self.node().decided.clone();
+        self.try_sets_from(0, 0, &free);
+        self.found
+    }
+
+    fn node(&self) -> &'a NodeSlot {
+        self.pool.node(self.at)
+    }
+
+    fn place_of(&self, task: u32) -> &'a Place {
+        let mut places = self.pool.entry(task).workload.places();
+        places.next().expect("what runs has a place")
+    }
+
+    /// Chooses the cheapest until there is room, then leaves out the costliest that are not needed: an answer that the search
+    /// for a cheaper one starts from, where there are too many sets to try all.
+    fn take_cheapest_first(&mut self) {
+        let mut free = self.node().decided.clone();
+        let mut taken: Vec<(u128, u32)> = Vec::new();
+        for (cost, _, task) in &self.movable {
+            if self.node().copies(self.shape, &free) > 0 {
+                break;
+            }
+            free.give(self.place_of(*task));
+            taken.push((*cost, *task));
+        }
+        if self.node().copies(self.shape, &free) == 0 {
+            return;
+        }
+        for index in (0..taken.len()).rev() {
+            free.take(self.place_of(taken[index].1));
+            match self.node().copies(self.shape, &free) > 0 {
+                true => drop(taken.remove(index)),
+                false => free.give(self.place_of(taken[index].1)),
+            }
+        }
+        let cost = taken.iter().map(|(cost, _)| cost).sum();
+        self.chosen = taken.into_iter().map(|(_, task)| task).collect();
+        self.accept(cost, &free);
+        self.chosen.clear();
+    }
+
+    /// Tries every set that has the chosen ones and any of those from `index` on.
+    fn try_sets_from(&mut self, index: usize, cost: u128, free: &Free) {
+        if self.below.is_some_and(|below| (cost, self.chosen.len()) >= below) || self.steps_left == 0 {
+            return;
+        }
+        self.steps_left -= 1;
+        let has_room = self.node().copies(self.shape, free) > 0;
+        if has_room && !self.chosen.is_empty() && self.accept(cost, free) {
+            return;
+        }
+        let Some((more, _, task)) = self.movable.get(index).copied() else { return };
+        if !has_room && !self.has_room_without(&self.movable[index..], free) {
+            return;
+        }
+        let mut with = free.clone();
+        with.give(self.place_of(task));
+        self.chosen.push(task);
+        self.try_sets_from(index + 1, cost + more, &with);
+        self.chosen.pop();
+        self.try_sets_from(index + 1, cost, free);
+    }
+
+    fn has_room_without(&self, rest: &[(u128, WorkloadId, u32)], free: &Free) -> bool {
+        let mut free = free.clone();
+        rest.iter().for_each(|(_, _, task)| free.give(self.place_of(*task)));
+        self.node().copies(self.shape, &free) > 0
+    }
+
+    /// Keeps the chosen set if the waiting task and everybody in the set have places.
+    fn accept(&mut self, cost: u128, free: &Free) -> bool {
+        let mut moved = self.chosen.clone();
+        // Large ones fit in fewer places, so they choose first.
+        moved.sort_unstable_by_key(|task| {
+            (Reverse(self.place_of(*task).gpus()), self.pool.entry(*task).workload.id)
+        });
+        for place in self.node().options(self.shape, free, 0) {
+            let mut free_of: BTreeMap<u32, Free> = BTreeMap::new();
+            let mut left = free.clone();
+            left.take(&place);
+            free_of.insert(self.at, left);
+            let mut places = Vec::with_capacity(moved.len());
+            if self.house(&moved, &mut free_of, &mut places) {
+                let moved = moved.into_iter().zip(places).collect();
+                let clearing = Clearing { place, moved, cost };
+                self.below = Some(clearing.rank());
+                self.found = Some(clearing);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Finds other places for all of these, given what is free on the nodes that were touched.
+    fn house(&mut self, tasks: &[u32], free_of: &mut BTreeMap<u32, Free>, places: &mut Vec<Place>) -> bool {
+        let Some((task, rest)) = tasks.split_first() else { return true };
+        let (pool, cleared) = (self.pool, self.at);
+        let (shape, fit) = &pool.shapes[pool.class_of(*task).shape as usize];
+        let here = (fit.copies_when_empty(cleared) > 0).then_some(cleared);
+        let others = fit.best_first().filter(|at| *at != cleared && pool.node(*at).reserved.is_empty());
+        for at in here.into_iter().chain(others.take(TARGETS_TRIED)) {
+            let node = pool.node(at);
+            let free = free_of.get(&at).unwrap_or(&node.decided).clone();
+            for place in node.options(shape, &free, 0) {
+                let is_at = self.place_of(*task);
+                if place.node == is_at.node && place.devices == is_at.devices {
+                    continue;
+                }
+                if self.steps_left == 0 {
+                    return false;
+                }
+                self.steps_left -= 1;
+                let mut left = free.clone();
+                left.take(&place);
+                let before = free_of.insert(at, left);
+                places.push(place);
+                if self.house(rest, free_of, places) {
+                    return true;
+                }
+                places.pop();
+                match before {
+                    Some(before) => free_of.insert(at, before),
+                    None => free_of.remove(&at),
+                };
+            }
+        }
+        false
     }
 }

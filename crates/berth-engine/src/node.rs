@@ -425,6 +425,26 @@ impl NodeSlot {
         Some(Place { rank, node: self.id, devices, cpu: request.cpu, memory: request.memory })
     }
 
+    /// The places one task of a shape could have in `free` that differ for others, best first: for a part of one device,
+    /// each device of another model or with another amount free; otherwise the one that would be chosen.
+    pub(crate) fn options(&self, shape: &Shape, free: &Free, rank: u32) -> Vec<Place> {
+        let Some(best) = self.choose(shape, free, rank) else { return Vec::new() };
+        if shape.whole || shape.request.gpu.devices() != 1 {
+            return vec![best];
+        }
+        let mut devices: Vec<(u32, &Name, u8, Share)> = Vec::new();
+        for (at, device) in self.devices.iter().enumerate() {
+            let left = free.devices[at];
+            let share = shape.share_on(device).filter(|share| left >= share.millionths());
+            devices.extend(share.map(|share| (left, &device.model, at as u8, share)));
+        }
+        devices.sort_unstable_by_key(|(left, model, at, _)| (*left, *model, *at));
+        devices.dedup_by_key(|(left, model, _, _)| (*left, *model));
+        let place =
+            |device: u8, share: Share| Place { devices: vec![DeviceShare { device, share }], ..best.clone() };
+        devices.into_iter().map(|(_, _, device, share)| place(device, share)).collect()
+    }
+
     /// GPUs of this node that count as capacity: all of a ready node, what is decided on another.
     pub(crate) fn capacity(&self) -> u64 {
         if self.ready {

@@ -426,7 +426,7 @@ impl Pool {
             return may_start;
         }
         let class = &self.classes[self.queues[project as usize].firsts()[at].class as usize];
-        let may_start = self.barrier(&self.ask(project, class), 0).is_none();
+        let may_start = self.barrier(&self.ask(project, class)).is_none();
         known.may_start = Some(may_start);
         self.queues[project as usize].remember(at, known);
         may_start

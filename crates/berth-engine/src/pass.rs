@@ -78,7 +78,7 @@ impl Pool {
         fills: &[Fill],
         now: Time,
     ) -> Option<(u32, Vec<Place>)> {
-        if self.barrier(&self.ask(project, &self.classes[class_id as usize]), 0).is_some() {
+        if self.barrier(&self.ask(project, &self.classes[class_id as usize])).is_some() {
             return None;
         }
         let group = self.queues[project as usize].group(class_id)?;

@@ -137,6 +137,8 @@ pub(crate) struct Pool {
     pub(crate) above_stale: BTreeSet<u32>,
     /// Whether any request ever was for GPU memory.
     pub(crate) asks_by_memory: bool,
+    /// Whether some task of a gang ever ended before the others: such a gang asks for more when it waits than it has.
+    pub(crate) gangs_end_in_parts: bool,
     /// When passing work can be evicted so that a reservation is filled.
     pub(crate) next_fill: Option<Time>,
     /// When extras that were just shrunk may come back.
@@ -191,6 +193,7 @@ impl Pool {
             borrowers: BTreeSet::new(),
             above_stale: BTreeSet::new(),
             asks_by_memory: false,
+            gangs_end_in_parts: false,
             next_fill: None,
             next_grow: None,
             next_move: None,
@@ -482,6 +485,7 @@ impl Pool {
 
     fn project_running(&mut self, entry: &Entry, slot: u32, since: Time, extras: u32, sign: Sign) {
         let workload = &entry.workload;
+        self.gangs_end_in_parts |= workload.base_places().count() < workload.spec.tasks.min() as usize;
         if let Some(deadline) = self.deadline(entry, since) {
             change_set(&mut self.deadlines, (deadline, workload.id, slot), sign);
         }

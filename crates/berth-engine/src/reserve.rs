@@ -56,7 +56,7 @@ impl Pool {
             }
             let (winner, since, places) = (workload.id, reservation.since, reservation.places.clone());
             let ask = self.ask(self.entry(slot).project, self.class_of(slot));
-            if self.barrier(&ask, 0).is_some() {
+            if self.barrier(&ask).is_some() {
                 continue;
             }
             let Some(passing) = self.passing_on(&places, since, now) else {
@@ -237,9 +237,8 @@ impl Pool {
                     break;
                 }
                 let class = &self.classes[first.class as usize];
-                let startable = class.possible
-                    && !class.fits
-                    && self.barrier(&self.ask(project as u32, class), 0).is_none();
+                let startable =
+                    class.possible && !class.fits && self.barrier(&self.ask(project as u32, class)).is_none();
                 let Some(group) = queue.group(first.class).filter(|_| startable) else { continue };
                 let queued = group.ready().find(|(_, _, _, slot)| self.entry(*slot).workload.is_queued());
                 head = head.into_iter().chain(queued).min();

@@ -180,7 +180,10 @@ impl Pool {
         let retry = match needs {
             Needs::Change => self.retries.attempt,
             // Where all of its own work gives too little room, time alone changes nothing but what others owe it.
-            _ => self.may_take_from_others(&ask).then(|| self.patient_from(slot)),
+            _ => {
+                let reach = self.reach(&ask, self.own_priority(project, slot));
+                self.may_take_from_others(&ask, &reach).then(|| self.patient_from(slot))
+            }
         };
         let failure = Failure { needs, retry };
         self.close_claim(project, class, Claim::Failed);
@@ -189,8 +192,9 @@ impl Pool {
 
     /// What could let a claim succeed that failed just now.
     fn needs(&mut self, slot: u32, ask: &Ask, now: Time) -> Needs {
-        let from_others =
-            self.may_reclaim_quota(ask) || (self.may_take_from_others(ask) && self.patient_from(slot) <= now);
+        let reach = self.reach(ask, self.own_priority(ask.project, slot));
+        let from_others = self.may_reclaim_quota(&reach)
+            || (self.may_take_from_others(ask, &reach) && self.patient_from(slot) <= now);
         if from_others || !self.extras.is_empty() || self.may_come_within_quota(slot, ask) {
             return Needs::Change;
         }
@@ -215,7 +219,7 @@ impl Pool {
         let missing = u64::from(class.min).saturating_sub(most);
         match fit.most() < missing {
             // With all of the room it needs free it has nothing to take, unless a limit makes it.
-            true if most == 0 && self.must_give(ask) == 0 => Needs::OwnRoom,
+            true if most == 0 && !self.must_take(ask) => Needs::OwnRoom,
             true => Needs::Room(missing),
             false => Needs::Change,
         }
@@ -322,7 +326,10 @@ impl Pool {
             let between = before.min(after) + 1..=before.max(after);
             let moved =
                 |first: &First| between.contains(&i128::from(self.classes[first.class as usize].asked));
-            if before != after && self.queues[project as usize].firsts().iter().any(moved) {
+            // What its own work of lower priority would leave differs from claim to claim.
+            let queue = &self.queues[project as usize];
+            let may_move = !queue.victims.is_empty() || queue.firsts().iter().any(moved);
+            if before != after && may_move {
                 self.retries.to_reconsider.insert(project);
             }
         }
@@ -330,8 +337,12 @@ impl Pool {
 
     /// What its share left a project room for, and leaves now.
     fn renew_room_in_share(&mut self, project: u32) -> (i128, i128) {
-        let path = self.tree.path(project);
-        let rooms = path.map(|(_, node)| i128::from(node.share) - i128::from(node.used.amounts[GPU]));
+        let path = self.tree.path(project).enumerate();
+        // What is preemptible below a department may go for a claim, so it leaves room at best.
+        let rooms = path.map(|(level, (_, node))| {
+            let stays = if level == 0 { &node.used } else { &node.non_preemptible };
+            i128::from(node.share) - i128::from(stays.amounts[GPU])
+        });
         let after = rooms.min().unwrap_or(0);
         (std::mem::replace(&mut self.queues[project as usize].room_in_share, after), after)
     }
@@ -341,13 +352,14 @@ impl Pool {
     fn is_entitled_otherwise(&self, project: u32, first: &First) -> bool {
         let Some(failure) = self.retries.failed.get((project, first.class)) else { return false };
         let ask = self.ask(project, &self.classes[first.class as usize]);
-        match (failure.needs, self.must_give(&ask)) {
-            (Needs::Change, _) => false,
-            (Needs::OwnRoom, given) if given > 0 => true,
+        match failure.needs {
+            Needs::Change => false,
+            Needs::OwnRoom if self.must_take(&ask) => true,
             _ => {
+                let reach = self.reach(&ask, self.own_priority(project, first.key.3));
                 self.may_come_within_quota(first.key.3, &ask)
-                    || self.may_reclaim_quota(&ask)
-                    || self.may_take_from_others(&ask) != failure.retry.is_some()
+                    || self.may_reclaim_quota(&reach)
+                    || self.may_take_from_others(&ask, &reach) != failure.retry.is_some()
             }
         }
     }
@@ -356,19 +368,26 @@ impl Pool {
     pub(crate) fn title(&self, project: u32, first: &First) -> Title {
         let class = &self.classes[first.class as usize];
         let ask = self.ask(project, class);
-        let must_give = self.must_give(&ask);
-        if !class.possible || self.barrier(&ask, must_give).is_some() {
+        let has_own = self.has_own_victims(project, first);
+        let reach = self.reach(&ask, has_own.then_some(first.key.0.0));
+        if !class.possible || self.is_barred(&ask, &reach) {
             return Title::None;
         }
-        match must_give {
-            _ if self.has_own_victims(project, first) => Title::Now,
-            0 if !self.extras.is_empty() || self.may_reclaim_quota(&ask) => Title::Now,
-            0 if self.may_take_from_others(&ask) => match self.patient_from(first.key.3) {
-                from if from <= self.heads.now() => Title::Now,
-                from => Title::Later(from),
-            },
-            _ => Title::None,
+        if has_own || !self.extras.is_empty() || self.may_reclaim_quota(&reach) {
+            return Title::Now;
         }
+        match self.patient_from(first.key.3) {
+            _ if !self.may_take_from_others(&ask, &reach) => Title::None,
+            from if from <= self.heads.now() => Title::Now,
+            from => Title::Later(from),
+        }
+    }
+
+    /// The priority of a workload, if its project has work of a lower one that could go for it.
+    fn own_priority(&self, project: u32, slot: u32) -> Option<i32> {
+        let priority = self.entry(slot).workload.spec.priority;
+        let lowest = self.queues[project as usize].victims.lowest_priority();
+        lowest.filter(|lowest| *lowest < priority).map(|_| priority)
     }
 
     /// Whether its project has work that the first of a class, and so maybe one after it, could preempt.

@@ -14,15 +14,18 @@ impl Tree {
     /// Recomputes demand and fair share of every account below the root, given what waits in each project. Returns
     /// the accounts whose share changed.
     pub(crate) fn divide(&mut self, capacity: u64, waiting: impl Fn(u32) -> u64) -> Vec<u32> {
+        // Children have higher positions than their parents.
         for position in (0..self.nodes.len()).rev() {
             let node = &self.nodes[position];
-            let demand = if node.children.is_empty() {
-                node.used.amounts[GPU] + waiting(position as u32)
-            } else {
-                node.children.iter().map(|child| self.at(*child).demand).sum()
+            let children = || node.children.iter().map(|child| self.at(*child));
+            let demand = match node.children.is_empty() {
+                true => node.used.amounts[GPU] + waiting(position as u32),
+                false => children().map(|child| child.demand).sum(),
             };
+            let owed = if node.has_quota { node.quota } else { children().map(|child| child.owed).sum() };
             let node = &mut self.nodes[position];
             node.demand = node.limit.map_or(demand, |limit| demand.min(limit));
+            node.owed = owed.min(node.demand);
         }
         let mut changed = Vec::new();
         self.nodes[ROOT as usize].share = capacity;
@@ -44,13 +47,8 @@ impl Tree {
 
     fn divide_level(&self, parent: u32) -> Vec<(u32, u64)> {
         let children = &self.at(parent).children;
-        let mut shares: Vec<(u32, u64)> = children
-            .iter()
-            .map(|child| {
-                let node = self.at(*child);
-                (*child, node.quota.min(node.demand))
-            })
-            .collect();
+        let mut shares: Vec<(u32, u64)> =
+            children.iter().map(|child| (*child, self.at(*child).owed)).collect();
         let given: u64 = shares.iter().map(|(_, share)| share).sum();
         let mut rest = self.at(parent).share.saturating_sub(given);
         let mut ranks: Vec<i32> = children.iter().map(|child| self.at(*child).rank).collect();

@@ -5,14 +5,14 @@
 //! steps. Bounds say "cannot" before any of them starts where counts alone can tell.
 
 use crate::{
-    claim::Ask,
+    claim::{Ask, Reach},
     fit::Fit,
     ledger::{Line, Rule},
     node::{TAKING, View},
     pool::Pool,
     shape::Shape,
     tree::GPU,
-    trial::{Trial, Unit, must_take},
+    trial::{Trial, Unit},
     units::{Units, Useful},
 };
 use berth_types::{Action, EvictRule, Gpus, Phase, Place, StartBasis, Time, Verdict, WorkloadId};
@@ -37,17 +37,15 @@ impl Way {
     /// The view that holds everything this way might take from others.
     fn view(self) -> View {
         match self.rule {
-            Rule::Quota | Rule::QuotaInside(_) => View::Quota,
+            Rule::Quota => View::Quota,
             Rule::Share => View::Share,
             Rule::None => View::Extras,
         }
     }
 }
 
-/// At most this many victims are searched exhaustively before straddling is considered.
-const SMALL: usize = 12;
-/// More victims than this are never searched exhaustively.
-const LARGE: usize = 14;
+/// Up to this many victims beside extras, every set of them is compared.
+const EVERY_SET_MAX: usize = 12;
 /// With more victims than this, nodes are looked at one by one after the first of them.
 const MANY: usize = 256;
 
@@ -57,8 +55,8 @@ impl Pool {
         self.retries.attempt = None;
         let ask = self.ask(self.entry(slot).project, self.class_of(slot));
         let mut verdict = Verdict::NotEntitled;
-        for way in self.ways_for(slot, &ask) {
-            match self.find_taking_by(slot, ask, way, now) {
+        for (way, reach) in self.ways_for(slot, &ask) {
+            match self.find_taking_by(slot, ask, way, &reach, now) {
                 Err(found) => verdict = found,
                 taking => return taking,
             }
@@ -66,16 +64,23 @@ impl Pool {
         Err(verdict)
     }
 
-    fn find_taking_by(&mut self, slot: u32, ask: Ask, way: Way, now: Time) -> Result<Taking, Verdict> {
-        self.prove_too_little(slot, &ask, way.rule, way.own)?;
+    fn find_taking_by(
+        &mut self,
+        slot: u32,
+        ask: Ask,
+        way: Way,
+        reach: &Reach,
+        now: Time,
+    ) -> Result<Taking, Verdict> {
+        self.prove_too_little(slot, &ask, reach, way)?;
         self.order_nodes_for(self.entry(slot).class);
         self.prove_no_shape(slot, way)?;
         if way.rule == Rule::Share {
             self.prove_patience(slot, now)?;
         }
-        let mut units =
-            Units::new(self, slot, &ask, way.rule, way.own, self.useful_for(slot, &ask, way), now);
-        let found = self.search(slot, ask, way, &mut units);
+        let useful = self.useful_for(slot, &ask, way);
+        let mut units = Units::new(self, slot, &ask, reach, (way.rule, way.own), useful, now);
+        let found = self.search(slot, ask, way, reach, &mut units);
         let retry = units.retry;
         self.retries.note(retry);
         found
@@ -95,10 +100,8 @@ impl Pool {
     fn useful_for(&self, slot: u32, ask: &Ask, way: Way) -> Option<Useful<'_>> {
         // What its own project gives may bring a claim within quota, against which no reservation holds.
         let lifts_reservations = way.own && !ask.preemptible && !self.reservations.is_empty();
-        let anywhere = lifts_reservations
-            || self.must_give(ask) > 0
-            || must_take(self, ask, way.rule) != [0; 4]
-            || !self.tight_limits(ask).is_empty();
+        let anywhere =
+            lifts_reservations || !self.is_entitled_by(ask, way.rule) || !self.tight_limits(ask).is_empty();
         (!anywhere).then(|| {
             let entry = self.entry(slot);
             let victims = self.queues[entry.project as usize].victims.below(entry.workload.spec.priority);
@@ -118,45 +121,43 @@ impl Pool {
         })
     }
 
-    /// The ways to take, in the order they are tried. A share is never reclaimed together with a preemption.
-    fn ways_for(&self, slot: u32, ask: &Ask) -> Vec<Way> {
+    /// The ways to take, in the order they are tried, and what each could entitle to: from others before own work of lower
+    /// priority, which a claim within quota takes only where others do not suffice.
+    fn ways_for(&self, slot: u32, ask: &Ask) -> Vec<(Way, Reach)> {
         let entry = self.entry(slot);
+        let priority = entry.workload.spec.priority;
         let lowest = self.queues[entry.project as usize].victims.lowest_priority();
-        let own = lowest.is_some_and(|lowest| lowest < entry.workload.spec.priority);
-        let preemption = Way { rule: Rule::None, own: true, lines: &[Line::Keep] };
-        if self.must_give(ask) > 0 {
-            return if own { vec![preemption] } else { Vec::new() };
-        }
+        let has_own = lowest.is_some_and(|lowest| lowest < priority);
+        let from_others = self.reach(ask, None);
+        let with_own = has_own.then(|| self.reach(ask, Some(priority)));
+        let reaches =
+            || std::iter::once((false, &from_others)).chain(with_own.iter().map(|reach| (true, reach)));
         let mut ways = Vec::new();
-        let from_all = self.within_quota_at_top(ask);
-        if from_all {
-            ways.push(Way { rule: Rule::Quota, own, lines: &[Line::Keep, Line::Straddle] });
-        } else if !self.extras.is_empty() {
-            ways.push(Way { rule: Rule::None, own: false, lines: &[Line::Keep] });
-        }
-        // Inside a department that is full, what siblings borrow is taken without the department growing.
-        let mut above = self.tree.path(ask.project).skip(1);
-        let full = above.find(|(position, _)| !self.within_quota_at(*position, ask));
-        let inside = full.filter(|_| self.within_quota_at(ask.project, ask)).map(|(full, _)| Way {
-            rule: Rule::QuotaInside(full),
-            own,
-            lines: &[Line::Keep],
-        });
-        ways.extend(inside);
-        if !from_all {
-            if ask.preemptible && self.within_share(ask) {
-                ways.push(Way { rule: Rule::Share, own: false, lines: &[Line::Keep] });
+        let mut add = |rule: Rule, own: bool, lines: &'static [Line], reach: &Reach| {
+            if !self.is_barred(ask, reach) {
+                ways.push((Way { rule, own, lines }, reach.clone()));
             }
-            if own {
-                ways.push(preemption);
+        };
+        for (own, reach) in reaches().filter(|(_, reach)| self.may_reclaim_quota(reach)) {
+            add(Rule::Quota, own, &[Line::Keep, Line::Straddle], reach);
+        }
+        if !self.extras.is_empty() && !self.may_reclaim_quota(&from_others) {
+            add(Rule::None, false, &[Line::Keep], &from_others);
+        }
+        if ask.preemptible && !self.within_quota(ask) {
+            for (own, reach) in reaches().filter(|(_, reach)| reach.share) {
+                add(Rule::Share, own, &[Line::Keep], reach);
             }
         }
-        ways.extend(inside.map(|way| Way { lines: &[Line::Straddle], ..way }));
+        if let Some(reach) = &with_own {
+            add(Rule::None, true, &[Line::Keep], reach);
+        }
         ways
     }
 
     /// Says "cannot" when everything free and everything that could be taken is too little.
-    fn prove_too_little(&self, slot: u32, ask: &Ask, rule: Rule, own: bool) -> Result<(), Verdict> {
+    fn prove_too_little(&self, slot: u32, ask: &Ask, reach: &Reach, way: Way) -> Result<(), Verdict> {
+        let Way { rule, own, .. } = way;
         // A request for GPU memory may get a larger device than it is charged for while it waits.
         let class = self.class_of(slot);
         let needed = u128::from(self.shapes[class.shape as usize].1.charge_least) * u128::from(class.min);
@@ -168,7 +169,7 @@ impl Pool {
             most += if queue.victims.is_empty() { 0 } else { u128::from(node.used.amounts[GPU]) };
         }
         let line = if rule == Rule::Share { Line::Keep } else { Line::Straddle };
-        let ledger = crate::ledger::Ledger::new(self, *ask, rule, line);
+        let ledger = crate::ledger::Ledger::new(*ask, reach, rule, line);
         for project in self.borrowers.iter().rev().map(|borrower| borrower.project) {
             if most >= needed {
                 return Ok(());
@@ -229,15 +230,32 @@ impl Pool {
         self.taking_fits[home as usize][at].as_ref().expect("was made for this claim")
     }
 
-    fn search<'a>(&'a self, slot: u32, ask: Ask, way: Way, units: &mut Units<'a>) -> Result<Taking, Verdict> {
-        let must_give = self.must_give(&ask);
+    fn search<'a>(
+        &'a self,
+        slot: u32,
+        ask: Ask,
+        way: Way,
+        reach: &Reach,
+        units: &mut Units<'a>,
+    ) -> Result<Taking, Verdict> {
         let rule = way.rule;
         let fit = self.taking_fit(self.class_of(slot).shape, way.view());
         let mut verdict = Verdict::NotEntitled;
         for line in way.lines {
-            let (line, last) = (*line, Some(line) == way.lines.last());
-            let mut trial = Trial::new(self, slot, ask, rule, line, must_give);
+            let mut trial = Trial::new(self, slot, ask, reach, rule, *line);
             let by_order = trial.by_order(units, MANY);
+            let few = !units.are_more_than(EVERY_SET_MAX + units.extras());
+            if few {
+                // Even all of them make no room.
+                by_order?;
+                trial.clear();
+                match trial.by_best_set(units, self.policy.search_steps) {
+                    Some(true) => return self.finish(slot, trial, rule),
+                    Some(false) => verdict = Verdict::Exhausted,
+                    None => verdict = Verdict::NotFound,
+                }
+                continue;
+            }
             if by_order == Ok(true) {
                 return self.finish(slot, trial, rule);
             }
@@ -255,16 +273,7 @@ impl Pool {
             } else if trial.by_node(units) {
                 return self.finish(slot, trial, rule);
             }
-            trial.clear();
             verdict = Verdict::NotFound;
-            let count = if many { usize::MAX } else { units.all().len() };
-            if count <= SMALL || last && count <= LARGE {
-                match trial.by_every_set(units, self.policy.search_steps) {
-                    Some(true) => return self.finish(slot, trial, rule),
-                    Some(false) => verdict = Verdict::Exhausted,
-                    None => verdict = Verdict::NotFound,
-                }
-            }
         }
         Err(verdict)
     }
@@ -283,8 +292,8 @@ impl Pool {
         self.takeable_log.begin_batch();
         let winner = self.entry(slot).workload.id;
         let own_project = self.entry(slot).project;
-        let ask = self.ask(own_project, self.class_of(slot));
-        let mut basis = self.basis(&ask);
+        let owed_before = self.within_quota(&self.ask(own_project, self.class_of(slot)));
+        let mut preempts = false;
         let mut shrinks: BTreeMap<WorkloadId, (u32, Vec<u32>)> = BTreeMap::new();
         for unit in &taking.units {
             if let Some(rank) = unit.extra {
@@ -300,18 +309,21 @@ impl Pool {
             let entry = self.entry(unit.slot);
             let rule = match (entry.project == own_project, taking.rule) {
                 (true, _) => {
-                    if basis != StartBasis::Quota {
-                        basis = StartBasis::Priority;
-                    }
+                    preempts = true;
                     EvictRule::Preemption
                 }
-                (false, Rule::Quota | Rule::QuotaInside(_)) => EvictRule::QuotaReclaim,
+                (false, Rule::Quota) => EvictRule::QuotaReclaim,
                 (false, _) => EvictRule::ShareReclaim,
             };
             let lost = entry.workload.work_lost(now, self.policy.lost_cap);
             let workload = entry.workload.id;
             self.decide(unit.slot, Action::Evict { workload, winner, rule, lost }, now, actions);
         }
+        // What is gone counts: the claim may be within quota only now.
+        let basis = match self.basis(&self.ask(own_project, self.class_of(slot))) {
+            _ if preempts && !owed_before => StartBasis::Priority,
+            basis => basis,
+        };
         self.put(slot, taking.places, basis, now, actions);
         self.log.end_batch();
         self.takeable_log.end_batch();

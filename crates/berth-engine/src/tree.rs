@@ -83,6 +83,8 @@ pub(crate) struct Node {
     pub(crate) model_quotas: Vec<(usize, u64)>,
     pub(crate) extras: u64,
     pub(crate) demand: u64,
+    /// What of its demand is guaranteed: up to its quota, or, without one, what is guaranteed to its children.
+    pub(crate) owed: u64,
     pub(crate) account: Account,
 }
 
@@ -236,7 +238,12 @@ impl Tree {
             Some(parent) => self.add_department(parent, pool, departments, positions, model),
             None => ROOT,
         };
-        let position = self.add(Account::Department(id), parent, department.entitlements.get(pool), model);
+        let entitlement = department.entitlements.get(pool);
+        // A department that promises and forbids nothing is no account: its children stand beside its siblings.
+        let position = match entitlement.is_none_or(Entitlement::is_neutral) {
+            true => parent,
+            false => self.add(Account::Department(id), parent, entitlement, model),
+        };
         positions.insert(id, position);
         position
     }
@@ -300,6 +307,7 @@ fn empty_node(account: Account, parent: u32, depth: u32) -> Node {
         non_preemptible: Usage::default(),
         extras: 0,
         demand: 0,
+        owed: 0,
         share: 0,
     }
 }

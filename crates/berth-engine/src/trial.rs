@@ -1,15 +1,17 @@
 //! A trial: the pool as it would be if some victims were gone, without touching the pool.
 
 use crate::{
-    claim::Ask,
+    claim::{Ask, Reach},
     fit::Fit,
     hash::IdMap,
+    least_loss::{self, Loss},
     ledger::{Dimensions, Ledger, Line, Rule},
     node::{Free, NodeSlot},
     pool::Pool,
     positions::Positions,
     shape::Shape,
     tree::GPU,
+    trial_level::{self, TrialLevel},
     units::{Giver, Units},
 };
 use berth_types::{NodeId, Place, Verdict, WorkloadId};
@@ -88,12 +90,12 @@ pub(crate) struct Trial<'a> {
     ignores_reservations: bool,
     /// Nodes with reservations that the claimant may use.
     reserved: Vec<u32>,
-    must_give: u64,
-    /// What is taken of the claimant's own project.
-    given: Dimensions,
-    /// What must be taken in all, so that a full department does not grow.
-    must_take: Dimensions,
-    all_taken: Dimensions,
+    /// The claimant's accounts, from the project up.
+    levels: Vec<TrialLevel<'a>>,
+    /// Whether the rules allow a start, and to take from others, before anything is gone; they do then also afterwards.
+    entitled: bool,
+    /// Victims of the claimant's own project.
+    from_own: u32,
     /// Accounts whose limit extras stand in the way of: how much must go below each, and how much does.
     tight: Vec<(u32, u64, u64)>,
     /// Victims of other projects; without any, no quota is reclaimed.
@@ -110,9 +112,13 @@ pub(crate) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    pub(crate) fn new(pool: &'a Pool, slot: u32, ask: Ask, rule: Rule, line: Line, must_give: u64) -> Self {
+    pub(crate) fn new(pool: &'a Pool, slot: u32, ask: Ask, reach: &Reach, rule: Rule, line: Line) -> Self {
         let class = pool.class_of(slot);
         let (shape, fit) = &pool.shapes[class.shape as usize];
+        let levels =
+            pool.tree.path(ask.project).zip(pool.must_go(&ask)).map(|((position, node), must_go)| {
+                TrialLevel { position, node, must_go, taken: [0; 4], victims_beside: 0 }
+            });
         let mut trial = Self {
             pool,
             slot,
@@ -122,13 +128,12 @@ impl<'a> Trial<'a> {
             ask,
             ignores_reservations: shape.preemptible || pool.within_quota(&ask),
             reserved: Vec::new(),
-            must_give,
-            given: [0; 4],
-            must_take: must_take(pool, &ask, rule),
-            all_taken: [0; 4],
+            levels: levels.collect(),
+            entitled: pool.is_entitled_by(&ask, rule),
+            from_own: 0,
             tight: pool.tight_limits(&ask).into_iter().map(|(account, over)| (account, over, 0)).collect(),
             from_others: 0,
-            ledger: Ledger::new(pool, ask, rule, line),
+            ledger: Ledger::new(ask, reach, rule, line),
             nodes: IdMap::default(),
             room: BTreeMap::new(),
             domain: None,
@@ -477,45 +482,55 @@ impl<'a> Trial<'a> {
         found
     }
 
-    /// Tries every set within budgets: whether one makes room, or nothing when the steps run out.
-    pub(crate) fn by_every_set(&mut self, units: &mut Units<'a>, steps: u32) -> Option<bool> {
-        let anywhere = units.are_anywhere();
-        let units: Vec<Unit> = units.all().to_vec();
+    /// Takes the best of all sets within budgets that make room: whether there is one, or nothing when the steps run out.
+    pub(crate) fn by_best_set(&mut self, units: &mut Units<'a>, steps: u32) -> Option<bool> {
+        let all: Vec<Unit> = units.all().to_vec();
+        let (extras, whole) = all.split_at(units.extras());
+        // Extras go before anything else; those that are not needed are left out in the end.
+        extras.iter().for_each(|extra| self.take(*extra));
+        let mut sets = Vec::new();
         let mut steps = steps;
-        if self.min > 1 || anywhere {
-            return self.every_set_from(&units, &mut steps);
+        let is_done = self.collect_sets(whole, 0, 0, &mut sets, &mut steps);
+        self.clear();
+        if !is_done {
+            return None;
         }
-        // One task needs room on one node, so only who runs there can matter together.
-        let mut by_node: BTreeMap<NodeId, Vec<Unit>> = BTreeMap::new();
-        for unit in units {
-            let nodes: BTreeSet<NodeId> =
-                self.places_of(unit).as_slice().iter().map(|place| place.node).collect();
-            for node in nodes {
-                by_node.entry(node).or_default().push(unit);
-            }
-        }
-        for units in by_node.values() {
-            if self.every_set_from(units, &mut steps)? {
-                return Some(true);
-            }
-        }
-        Some(false)
+        let is_minimal = |set: &u32| !sets.iter().any(|other| other != set && other & set == *other);
+        let sets: Vec<u32> = sets.iter().copied().filter(is_minimal).collect();
+        let members = |set: u32| whole.iter().enumerate().filter(move |(at, _)| set >> at & 1 == 1);
+        let losses: Vec<Vec<Loss>> = sets
+            .iter()
+            .map(|set| members(*set).filter_map(|(_, unit)| units.loss_of(unit.slot)).collect())
+            .collect();
+        let Some(best) = least_loss::best_of(&losses) else { return Some(false) };
+        let chosen: Vec<Unit> = members(sets[best]).map(|(_, unit)| *unit).collect();
+        extras.iter().chain(&chosen).for_each(|unit| self.take(*unit));
+        Some(true)
     }
 
-    fn every_set_from(&mut self, units: &[Unit], steps: &mut u32) -> Option<bool> {
+    /// Collects sets that make room and have those `taken` already, and any from `at` on; one that has room is not made larger.
+    /// Whether the steps sufficed.
+    fn collect_sets(
+        &mut self,
+        whole: &[Unit],
+        at: usize,
+        taken: u32,
+        sets: &mut Vec<u32>,
+        steps: &mut u32,
+    ) -> bool {
         if self.suffices() {
-            return Some(true);
+            sets.push(taken);
+            return true;
         }
-        let Some((first, rest)) = units.split_first() else { return Some(false) };
-        *steps = steps.checked_sub(1)?;
-        self.take(*first);
-        if self.ledger.holds() && self.every_set_from(rest, steps)? {
-            return Some(true);
-        }
-        let taken = self.taken.pop().expect("was just taken");
-        self.undo(&taken);
+        let Some(unit) = whole.get(at) else { return true };
+        let Some(left) = steps.checked_sub(1) else { return false };
+        *steps = left;
+        self.take(*unit);
+        let is_done = !self.ledger.holds() || self.collect_sets(whole, at + 1, taken | 1 << at, sets, steps);
+        let last = self.taken.pop().expect("was just taken");
+        self.undo(&last);
         self.find_domain();
-        self.every_set_from(rest, steps)
+        is_done && self.collect_sets(whole, at + 1, taken, sets, steps)
     }
 
     /// Leaves out every victim without which there is still room, the last in order first.
@@ -592,10 +607,33 @@ impl<'a> Trial<'a> {
     }
 
     fn suffices(&self) -> bool {
-        self.given[GPU] >= self.must_give
-            && self.tight.iter().all(|(_, over, gone)| gone >= over)
-            && (self.from_others == 0 || (0..4).all(|of| self.all_taken[of] >= self.must_take[of]))
+        self.tight.iter().all(|(_, over, gone)| gone >= over)
             && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
+            && (self.entitled || self.is_entitled())
+    }
+
+    /// Whether the rules allow the start once everything taken is gone, and to take it.
+    fn is_entitled(&self) -> bool {
+        let may_start = |level: &TrialLevel<'_>| {
+            let borrows = self.ask.preemptible && level.node.weight == 0;
+            level.taken[GPU] >= level.must_go && (!borrows || level.is_within_quota(&self.ask))
+        };
+        self.levels.iter().all(may_start)
+            && match (self.from_others > 0, self.ledger.rule()) {
+                (true, Rule::Quota) => trial_level::may_reclaim_quota(&self.levels, &self.ask),
+                (true, _) => self.levels.iter().all(|level| level.is_within_share(&self.ask)),
+                (false, _) => self.may_preempt(),
+            }
+    }
+
+    /// Whether a project may use what it gets by preempting its own work: no more than before, or what it is owed, or
+    /// what no one else is owed. Non-preemptible work is bounded by its own quota.
+    fn may_preempt(&self) -> bool {
+        self.from_own == 0
+            || !self.ask.preemptible
+            || self.levels[0].taken[GPU] >= self.ask.amounts[GPU]
+            || self.levels.iter().all(|level| level.is_within_quota(&self.ask))
+            || self.levels.iter().all(|level| level.is_within_share(&self.ask))
     }
 
     fn places_of(&self, unit: Unit) -> Places<'a> {
@@ -667,11 +705,26 @@ impl<'a> Trial<'a> {
             return;
         }
         let project = self.pool.entry(taken.unit.slot).project;
-        for (all, size) in self.all_taken.iter_mut().zip(taken.size) {
-            *all = if take { *all + size } else { *all - size };
+        let is_own = project == self.ask.project;
+        let below = match is_own {
+            true => 0,
+            false => {
+                let (beside, _) = self.pool.tree.below_common(self.ask.project, project);
+                let at = self.levels.iter().position(|level| level.position == beside);
+                let at = at.expect("the account below a common one is the claimant's");
+                let count = &mut self.levels[at].victims_beside;
+                *count = if take { *count + 1 } else { *count - 1 };
+                at + 1
+            }
+        };
+        for level in &mut self.levels[below..] {
+            for (sum, size) in level.taken.iter_mut().zip(taken.size) {
+                *sum = if take { *sum + size } else { *sum - size };
+            }
         }
-        match (project == self.ask.project, take) {
-            (true, _) => self.give_own(&taken.size, take),
+        match (is_own, take) {
+            (true, true) => self.from_own += 1,
+            (true, false) => self.from_own -= 1,
             (false, true) => {
                 self.from_others += 1;
                 self.ledger.take(self.pool, project, &taken.size);
@@ -681,17 +734,17 @@ impl<'a> Trial<'a> {
                 self.ledger.give(self.pool, project, &taken.size);
             }
         }
+        if below < self.levels.len() {
+            self.look_at_reservations();
+        }
     }
 
-    /// What its own project gives may bring a claim within quota, and then no reservation holds against it.
-    fn give_own(&mut self, size: &Dimensions, take: bool) {
-        for (given, size) in self.given.iter_mut().zip(size) {
-            *given = if take { *given + size } else { *given - size };
-        }
+    /// What goes may bring a claim within quota, and then no reservation holds against it.
+    fn look_at_reservations(&mut self) {
         if self.reserved.is_empty() {
             return;
         }
-        let ignores = self.pool.within_quota_after(&self.ask, &self.given);
+        let ignores = self.levels.iter().all(|level| level.is_within_quota(&self.ask));
         if std::mem::replace(&mut self.ignores_reservations, ignores) != ignores {
             for at in 0..self.reserved.len() {
                 self.recount(self.reserved[at]);
@@ -736,21 +789,4 @@ impl<'a> Trial<'a> {
             }
         }
     }
-}
-
-/// How much must be taken inside a full department so that it does not grow, or comes within its quota.
-pub(crate) fn must_take(pool: &Pool, ask: &Ask, rule: Rule) -> Dimensions {
-    let mut most = [0; 4];
-    let Rule::QuotaInside(full) = rule else { return most };
-    for (_, node) in pool.tree.path(ask.project).skip_while(|(position, _)| *position != full) {
-        for dimension in (0..3).filter(|_| node.has_quota) {
-            let with = node.used.amounts[dimension] + ask.amounts[dimension];
-            let over = node.quota_in(dimension).map_or(0, |quota| with.saturating_sub(quota));
-            most[dimension] = most[dimension].max(over.min(ask.amounts[dimension]));
-        }
-        if let Some(over) = ask.model.and_then(|model| node.over_model_quota(model, ask.amounts[GPU])) {
-            most[3] = most[3].max(over.min(ask.amounts[GPU]));
-        }
-    }
-    most
 }

@@ -2,8 +2,9 @@
 
 use crate::{
     brief::Brief,
-    claim::Ask,
+    claim::{Ask, Reach},
     fit::Fit,
+    least_loss::Loss,
     ledger::{Ledger, Line, Rule},
     pool::Pool,
     queue::VictimOrder,
@@ -13,8 +14,8 @@ use crate::{
 use berth_types::{Account, Span, Time};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::btree_set,
-    iter::Rev,
+    collections::{BTreeMap, BinaryHeap, btree_set},
+    iter::{Peekable, Rev},
 };
 
 /// With no more nodes than this on which victims could make room, those there are looked at and no others.
@@ -45,14 +46,16 @@ pub(crate) struct Units<'a> {
     /// Only victims there, where victims are needed for the room they make alone.
     useful: Option<Useful<'a>>,
     /// Borrowers not looked at yet.
-    borrowers: Option<Rev<btree_set::Iter<'a, Precedence>>>,
+    borrowers: Option<Peekable<Rev<btree_set::Iter<'a, Precedence>>>>,
     /// What may be taken of them.
     ledger: Ledger,
     /// The claimant's project and priority, whose lower-priority work comes last.
     own: Option<(u32, i32)>,
     claimant: Option<(u32, i32)>,
-    current: Option<Run<'a>>,
+    /// Borrowers of which some victims were found; the one with the largest excess that is left gives next.
+    open: BinaryHeap<Run<'a>>,
     looked_at: usize,
+    extras: usize,
     /// How long after its start work is left alone by the rule that takes.
     patience: Span,
     /// When the first protected victim can be taken.
@@ -69,20 +72,44 @@ pub(crate) struct Giver {
     min_run: Span,
 }
 
+/// The victims of one project that were not found yet.
 struct Run<'a> {
+    /// Its place in the order once those found are gone; none for the claimant's own project, which comes last.
+    precedence: Option<Precedence>,
     victims: VictimOrder<'a>,
     min_run: Span,
     /// Only work below this priority.
     below: Option<i32>,
 }
 
+impl PartialEq for Run<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Run<'_> {}
+
+impl PartialOrd for Run<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Run<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.precedence.cmp(&other.precedence)
+    }
+}
+
 impl<'a> Units<'a> {
+    /// Victims that a rule lets a claimant take; `own` is whether lower-priority work of its own project is among them.
     pub(crate) fn new(
         pool: &'a Pool,
         slot: u32,
         ask: &Ask,
-        rule: Rule,
-        own: bool,
+        reach: &Reach,
+        (rule, own): (Rule, bool),
         useful: Option<Useful<'a>>,
         now: Time,
     ) -> Self {
@@ -93,16 +120,18 @@ impl<'a> Units<'a> {
             now,
             found: Vec::new(),
             useful,
-            borrowers: (rule != Rule::None).then(|| pool.borrowers.iter().rev()),
-            ledger: Ledger::new(pool, *ask, rule, Line::Straddle),
+            borrowers: (rule != Rule::None).then(|| pool.borrowers.iter().rev().peekable()),
+            ledger: Ledger::new(*ask, reach, rule, Line::Straddle),
             own,
             claimant: own,
-            current: None,
+            open: BinaryHeap::new(),
             looked_at: 0,
+            extras: 0,
             patience: if rule == Rule::Share { pool.policy.patience } else { Span::ZERO },
             retry: None,
         };
         units.find_extras();
+        units.extras = units.found.len();
         units.gather_if_few();
         units
     }
@@ -141,16 +170,24 @@ impl<'a> Units<'a> {
         };
         slots.sort_unstable();
         slots.dedup();
-        let mut victims = Vec::new();
+        let mut by_project: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for slot in slots {
             let Some(brief) = self.may_take(slot) else { continue };
-            let own = self.own.is_some_and(|(project, _)| project == brief.project);
-            let precedence = self.pool.queues[brief.project as usize].precedence.filter(|_| !own);
             let rank = (brief.priority, self.work_lost(&brief), Reverse(brief.started), brief.id);
-            victims.push((Reverse(precedence), rank, slot));
+            by_project.entry(brief.project).or_default().push((rank, slot, brief.base_gpus));
         }
-        victims.sort_unstable();
-        self.found.extend(victims.into_iter().map(|(_, _, slot)| Unit { slot, extra: None }));
+        let mut givers: BinaryHeap<(Option<Precedence>, u32)> = BinaryHeap::new();
+        for (project, victims) in &mut by_project {
+            // The next to go is taken from the end.
+            victims.sort_unstable_by(|one, other| other.cmp(one));
+            let own = self.own.is_some_and(|(own, _)| own == *project);
+            givers.push((self.pool.queues[*project as usize].precedence.filter(|_| !own), *project));
+        }
+        while let Some((precedence, project)) = givers.pop() {
+            let Some((_, slot, gpus)) = by_project.get_mut(&project).and_then(Vec::pop) else { continue };
+            self.found.push(Unit { slot, extra: None });
+            givers.push((precedence.map(|precedence| precedence.after(gpus)), project));
+        }
         (self.borrowers, self.own) = (None, None);
     }
 
@@ -169,6 +206,27 @@ impl<'a> Units<'a> {
             self.found.push(unit);
         }
         &self.found
+    }
+
+    /// How many extras are among them; those come first.
+    pub(crate) fn extras(&self) -> usize {
+        self.extras
+    }
+
+    /// What is lost with one of them that is a whole workload.
+    pub(crate) fn loss_of(&self, slot: u32) -> Option<Loss> {
+        let brief = self.pool.brief(slot)?;
+        let own = self.claimant.is_some_and(|(project, _)| project == brief.project);
+        let precedence = self.pool.queues[brief.project as usize].precedence.filter(|_| !own);
+        Some(Loss {
+            precedence,
+            project: brief.project,
+            priority: brief.priority,
+            gpus: brief.base_gpus,
+            lost: self.work_lost(&brief),
+            started: brief.started,
+            id: brief.id,
+        })
     }
 
     /// Whether victims are needed for more than the room they make, so that they may be anywhere.
@@ -245,19 +303,22 @@ impl<'a> Units<'a> {
 
     fn find(&mut self) -> Option<Unit> {
         while self.looked_at < LOOKED_AT_MAX {
-            if self.current.is_none() {
-                self.current = Some(self.next_run()?);
-            }
+            let mut run = self.next_run()?;
             self.looked_at += 1;
-            let run = self.current.as_mut().expect("was just set");
             let (min_run, below) = (run.min_run, run.below);
             let Some(victim) =
                 run.victims.next().filter(|victim| below.is_none_or(|below| victim.priority < below))
             else {
-                self.current = None;
                 continue;
             };
-            if self.is_useful(victim.slot, victim.node) && self.is_unprotected(victim.started, min_run) {
+            let found =
+                self.is_useful(victim.slot, victim.node) && self.is_unprotected(victim.started, min_run);
+            if found {
+                let gpus = self.pool.brief(victim.slot).map_or(0, |brief| brief.base_gpus);
+                run.precedence = run.precedence.map(|precedence| precedence.after(gpus));
+            }
+            self.open.push(run);
+            if found {
                 return Some(Unit { slot: victim.slot, extra: None });
             }
         }
@@ -275,17 +336,26 @@ impl<'a> Units<'a> {
         }
     }
 
+    /// The project whose turn it is: the largest excess first, the claimant's own project last.
     fn next_run(&mut self) -> Option<Run<'a>> {
-        let (project, below, largest) = match self.next_borrower() {
-            Some((project, largest)) => (project, None, largest),
-            None => {
-                let (project, priority) = self.own.take()?;
-                (project, Some(priority), u64::MAX)
-            }
-        };
-        let queue = &self.pool.queues[project as usize];
-        let victims = queue.victims.in_order(self.now, self.pool.policy.lost_cap, largest);
-        Some(Run { victims, min_run: self.min_run(project), below })
+        let untouched = self.next_borrower();
+        let precedence_open = self.open.peek().map(|run| run.precedence);
+        if let Some((precedence, largest)) = untouched
+            && precedence_open.is_none_or(|open| open < Some(precedence))
+        {
+            self.borrowers.as_mut().and_then(Iterator::next);
+            return Some(self.run(precedence.project, Some(precedence), None, largest));
+        }
+        self.open.pop().or_else(|| {
+            let (project, priority) = self.own.take()?;
+            Some(self.run(project, None, Some(priority), u64::MAX))
+        })
+    }
+
+    fn run(&self, project: u32, precedence: Option<Precedence>, below: Option<i32>, largest: u64) -> Run<'a> {
+        let victims = &self.pool.queues[project as usize].victims;
+        let victims = victims.in_order(self.now, self.pool.policy.lost_cap, largest);
+        Run { precedence, victims, min_run: self.min_run(project), below }
     }
 
     /// How long work of a project runs before it can be taken.
@@ -293,13 +363,14 @@ impl<'a> Units<'a> {
         self.pool.queues[project as usize].min_run.max(self.patience)
     }
 
-    /// The next project from which something may be taken, and the largest victim it could give.
-    fn next_borrower(&mut self) -> Option<(u32, u64)> {
+    /// The next project not looked at from which something may be taken, and the largest victim it could give.
+    fn next_borrower(&mut self) -> Option<(Precedence, u64)> {
         loop {
-            let project = self.borrowers.as_mut()?.next()?.project;
-            if let Some(largest) = largest_from(self.pool, &self.ledger, project) {
-                return Some((project, largest));
+            let precedence = **self.borrowers.as_mut()?.peek()?;
+            if let Some(largest) = largest_from(self.pool, &self.ledger, precedence.project) {
+                return Some((precedence, largest));
             }
+            self.borrowers.as_mut()?.next();
         }
     }
 }
@@ -334,12 +405,26 @@ impl Precedence {
             project,
         }
     }
+
+    /// When work of the project was last evicted, then its account: the smaller gives first among equals.
+    pub(crate) fn evicted_last(&self) -> (Option<Time>, Account) {
+        self.then.0
+    }
+
+    /// Its place once so many GPUs of it are gone.
+    pub(crate) fn after(self, gpus: u64) -> Self {
+        Self { excess: self.excess - i128::from(gpus), ..self }
+    }
+
+    /// Compares what two projects have above their fair share, for their weight.
+    pub(crate) fn compare_excess(&self, other: &Self) -> Ordering {
+        (self.excess * other.weight).cmp(&(other.excess * self.weight))
+    }
 }
 
 impl Ord for Precedence {
     fn cmp(&self, other: &Self) -> Ordering {
-        let ratio = (self.excess * other.weight).cmp(&(other.excess * self.weight));
-        ratio.then_with(|| self.then.cmp(&other.then))
+        self.compare_excess(other).then_with(|| self.then.cmp(&other.then))
     }
 }
 

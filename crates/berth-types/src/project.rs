@@ -24,6 +24,13 @@ pub struct Entitlement {
     pub rank: i32,
 }
 
+impl Entitlement {
+    /// Whether nothing is set: a department with it groups projects and changes no decision.
+    pub fn is_neutral(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A group of projects, possibly inside another department.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Department {
