@@ -63,7 +63,7 @@ fn a_preempted_job_is_told_its_numbers_and_who_preempted_it() {
     let why = world.why("b-4-gg");
     assert_eq!(
         why.text,
-        "Waiting for 2 GPUs; 0 free. team-b uses 2 of its quota of 2, so it cannot reclaim. Preempted 15s ago by team-d/d-2-gg."
+        "Waiting for 2 GPUs; 0 free. team-b uses 2 of its quota of 2, so it cannot reclaim. Preempted 15s ago by team-d/d-3-gg."
     );
     assert_eq!((why.rule.as_str(), causes(&why)), ("no-capacity", vec!["gpus"]));
     assert_eq!(why.changes, [], "nothing of team-b would start while everything is in use");
