@@ -31,7 +31,7 @@ pub(crate) struct Mix {
     counts: BTreeMap<Request, u64>,
     classes: Vec<Class>,
     weight: i64,
-    /// Devices by model, and whether they must be counted anew.
+    /// Devices of ready nodes by model, and whether they must be counted anew.
     devices: BTreeMap<Name, u128>,
     devices_stale: bool,
     /// By model: thousandths of a device's worth of demand that names models, per device.
@@ -80,7 +80,7 @@ impl Mix {
         }
     }
 
-    /// Devices came or went.
+    /// Devices came or went, or a node opened or closed.
     pub(crate) fn on_nodes_changed(&mut self) {
         self.stale = true;
         self.devices_stale = true;
@@ -122,7 +122,8 @@ impl Mix {
         self.weight = self.classes.iter().map(|class| class.weight).sum::<i64>().max(1);
         if std::mem::take(&mut self.devices_stale) {
             self.devices.clear();
-            for device in nodes.iter().flatten().flat_map(|node| &node.devices) {
+            let ready = nodes.iter().flatten().filter(|node| node.ready);
+            for device in ready.flat_map(|node| &node.devices) {
                 match self.devices.get_mut(&device.model) {
                     Some(count) => *count += 1,
                     None => {

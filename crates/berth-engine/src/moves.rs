@@ -303,8 +303,9 @@ impl<'a> ClearNode<'a> {
             left.take(&place);
             free_of.insert(self.at, left);
             let mut places = Vec::with_capacity(moved.len());
-            if self.house(&moved, &mut free_of, &mut places) {
-                let moved = moved.into_iter().zip(places).collect();
+            if self.house(&moved, &mut free_of, &mut places)
+                && let Some(moved) = self.one_after_the_other(moved.iter().copied().zip(places).collect())
+            {
                 let clearing = Clearing { place, moved, cost };
                 self.below = Some(clearing.rank());
                 self.found = Some(clearing);
@@ -312,6 +313,28 @@ impl<'a> ClearNode<'a> {
             }
         }
         false
+    }
+
+    /// The moves in an order in which each finds its place free when its turn comes: one may go where another goes away.
+    /// None where they would wait for each other in a circle.
+    fn one_after_the_other(&self, mut moves: Vec<(u32, Place)>) -> Option<Vec<(u32, Place)>> {
+        let node = self.node();
+        let mut free = node.decided.clone();
+        let mut ordered = Vec::with_capacity(moves.len());
+        while !moves.is_empty() {
+            let next = moves.iter().position(|(task, place)| {
+                let mut free = free.clone();
+                free.give(self.place_of(*task));
+                place.node != node.id || free.holds(place)
+            });
+            let (task, place) = moves.remove(next?);
+            free.give(self.place_of(task));
+            if place.node == node.id {
+                free.take(&place);
+            }
+            ordered.push((task, place));
+        }
+        Some(ordered)
     }
 
     /// Finds other places for all of these, given what is free on the nodes that were touched.
