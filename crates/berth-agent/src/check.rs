@@ -5,10 +5,7 @@
 //! caller may not look.
 
 use crate::{
-    AgentConfig, ImageEntry, Mount, RuntimeKind,
-    access::acting_as,
-    account::{self, Account},
-    environment,
+    AgentConfig, ImageEntry, Mount, RuntimeKind, account, environment,
     images::{Images, Runs},
     oci, process,
 };
@@ -170,11 +167,11 @@ enum Found {
 }
 
 /// Where a path of a task is.
-enum Place {
+enum Place<'a> {
     /// On this machine, where the rights of the account decide.
     Machine(PathBuf),
     /// Below a folder that Berth mounts for the task, also where the folders above it are closed to the account.
-    Lent { source: PathBuf, rest: PathBuf },
+    Lent { folder: Option<&'a OwnedFd>, rest: PathBuf },
 }
 
 /// What this machine has against a task, or what would become of it.
@@ -186,10 +183,6 @@ pub(crate) fn check(
 ) -> Result<Checked, Unfit> {
     let runs = images.find(&planned.image);
     let looked = process::look_at_mounts(config, &planned.mounts, planned.run_as).map_err(Unfit::Mount)?;
-    let account = planned.run_as.filter(|_| account::is_root());
-    let account =
-        account.map(|(user, group)| Account::of(user, group)).transpose().map_err(Unfit::Command)?;
-    let sight = Sight { account, mounts: &looked };
     let is_kept = matches!(runs, Ok(Runs::Entry(ImageEntry::Root(_) | ImageEntry::Archive(_))));
     match planned.runtime {
         // The engine is asked by the caller of this.
@@ -204,7 +197,7 @@ pub(crate) fn check(
     }
     let runs = runs.map_err(Unfit::Image)?;
     process::steps(folder, looked.clone(), planned.run_as).map_err(Unfit::Mount)?;
-    check_process(planned, &runs, config, &sight)
+    check_process(planned, &runs, config, &looked)
 }
 
 /// What is started in a container, whose files are not those of this machine.
@@ -225,11 +218,52 @@ fn check_process(
     planned: &Planned,
     runs: &Runs,
     config: &AgentConfig,
+    mounts: &[Mount],
+) -> Result<Checked, Unfit> {
+    // Berth starts a notebook in its own way.
+    let is_jupyter = process::is_notebook(runs, &planned.command);
+    let argv = match is_jupyter {
+        true => Vec::new(),
+        false => process::argv(runs, &planned.command, &planned.args, config),
+    };
+    let is_brought =
+        |program: &String| *runs == Runs::Quickstart || process::is_brought(config, Path::new(program));
+    let asked = argv.first().filter(|program| !is_brought(program));
+    let path = planned.environment.get("PATH").or_else(|| planned.caller_environment.get("PATH"));
+    let path = path.cloned().unwrap_or_else(environment::usual_path);
+    // Lent folders are opened by the agent; everything else is looked at with the rights of the account, all of it in one thread.
+    let sight = Sight::new(planned.run_as, mounts);
+    let look = || {
+        let mut checked = look_around(planned, runs, &sight, is_jupyter)?;
+        if let Some(program) = asked {
+            let folder = checked.working_dir.as_deref();
+            let found = sight.program(program, &path, folder)?;
+            checked.warnings.extend(sight.script(program, &argv, folder));
+            checked.program = Some(found);
+        }
+        Ok(checked)
+    };
+    let mut checked = process::with_rights_of(planned.run_as, look).map_err(Unfit::Command)??;
+    if is_jupyter {
+        process::notebook_program(config, &path, planned.run_as).map_err(Unfit::Command)?;
+    } else if argv.is_empty() {
+        // An administrator may give the image a program before it is started.
+        checked.warnings.push(process::nothing_to_run(&planned.image));
+    } else if *runs == Runs::Quickstart {
+        no_other_program(planned)?;
+    }
+    Ok(checked)
+}
+
+/// Looks at the working directory and the virtual environment of a task.
+fn look_around(
+    planned: &Planned,
+    runs: &Runs,
     sight: &Sight<'_>,
+    is_jupyter: bool,
 ) -> Result<Checked, Unfit> {
     let mut checked = Checked { takes_caller_environment: true, ..Checked::default() };
-    // Berth brings these programs itself, so they can do without the caller's directory.
-    let is_jupyter = process::is_notebook(runs, &planned.command);
+    // Berth brings the trainer and JupyterLab itself, so they can do without the caller's directory.
     let is_own = *runs == Runs::Quickstart || is_jupyter;
     checked.working_dir = match (&planned.working_dir, &planned.caller_dir) {
         (Some(named), _) => Some(sight.folder(named).map(|()| named.clone())?),
@@ -247,27 +281,6 @@ fn check_process(
     if !is_own {
         sight.virtual_environment(planned)?;
     }
-    let path = planned.environment.get("PATH").or_else(|| planned.caller_environment.get("PATH"));
-    let path = path.cloned().unwrap_or_else(environment::usual_path);
-    if is_jupyter {
-        process::notebook_program(config, &path, planned.run_as).map_err(Unfit::Command)?;
-        return Ok(checked);
-    }
-    let argv = process::argv(runs, &planned.command, &planned.args, config);
-    let Some(program) = argv.first() else {
-        // An administrator may give the image a program before it is started.
-        checked.warnings.push(process::nothing_to_run(&planned.image));
-        return Ok(checked);
-    };
-    if *runs == Runs::Quickstart {
-        return no_other_program(planned).map(|()| checked);
-    }
-    if process::is_brought(config, Path::new(program)) {
-        return Ok(checked);
-    }
-    let found = sight.program(program, &path, checked.working_dir.as_deref())?;
-    checked.warnings.extend(sight.script(program, &argv, checked.working_dir.as_deref()));
-    checked.program = Some(found);
     Ok(checked)
 }
 
@@ -285,62 +298,57 @@ fn no_other_program(planned: &Planned) -> Result<(), Unfit> {
     }
 }
 
-/// This machine as a task would see it.
+/// This machine as a task would see it. It looks with the rights of the calling thread.
 struct Sight<'a> {
-    account: Option<Account>,
+    /// The number of the account that the task would run as.
+    user: u32,
     mounts: &'a [Mount],
+    /// The lent folders among the mounts, each opened by the agent; none for one that could not be opened.
+    lent: Vec<Option<OwnedFd>>,
 }
 
-impl Sight<'_> {
-    fn user(&self) -> u32 {
-        self.account.as_ref().map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user)
-    }
-
-    /// Does something with the rights of the account.
-    fn act<T: Send>(&self, act: impl FnOnce() -> T + Send) -> Option<T> {
-        match &self.account {
-            None => Some(act()),
-            Some(account) => acting_as(account, || Ok(act())).ok(),
-        }
+impl<'a> Sight<'a> {
+    fn new(run_as: Option<(u32, u32)>, mounts: &'a [Mount]) -> Self {
+        let open_lent = |mount: &Mount| {
+            let lent = mount.lent.then_some(&mount.source)?;
+            open(lent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let user = run_as.filter(|_| account::is_root()).map_or(own, |(user, _)| user);
+        Self { user, mounts, lent: mounts.iter().map(open_lent).collect() }
     }
 
     /// Where a path of the task is on this machine.
-    fn place(&self, path: &Path) -> Place {
-        let over = self.mounts.iter().filter(|mount| path.starts_with(&mount.target));
-        let Some(mount) = over.max_by_key(|mount| mount.target.components().count()) else {
+    fn place(&self, path: &Path) -> Place<'_> {
+        let over = self.mounts.iter().zip(&self.lent).filter(|(mount, _)| path.starts_with(&mount.target));
+        let Some((mount, lent)) = over.max_by_key(|(mount, _)| mount.target.components().count()) else {
             return Place::Machine(path.to_owned());
         };
         let rest = path.strip_prefix(&mount.target).unwrap_or(Path::new(""));
         match mount.lent {
-            true => Place::Lent { source: mount.source.clone(), rest: rest.to_owned() },
+            true => Place::Lent { folder: lent.as_ref(), rest: rest.to_owned() },
             false => Place::Machine(mount.source.join(rest)),
         }
     }
 
     fn look(&self, path: &Path) -> Found {
-        let found = match self.place(path) {
-            Place::Machine(place) => self.act(|| probe(&place)),
-            Place::Lent { source, rest } => {
-                match open(&source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-                    Ok(lent) => self.act(|| probe_below(&lent, &rest)),
-                    Err(_) => Some(Found::Missing),
-                }
-            }
-        };
-        found.unwrap_or(Found::Unknown)
+        match self.place(path) {
+            Place::Machine(place) => probe(&place),
+            Place::Lent { folder: Some(lent), rest } => probe_below(lent, &rest),
+            Place::Lent { folder: None, .. } => Found::Missing,
+        }
     }
 
     /// The first directory on the way to a path that is closed to the account.
     fn closed_at(&self, path: &Path) -> PathBuf {
         let Place::Machine(place) = self.place(path) else { return path.to_owned() };
-        let at = self.act(|| first_closed(&place, LINKS_MAX));
-        at.flatten().unwrap_or_else(|| path.to_owned())
+        first_closed(&place, LINKS_MAX).unwrap_or_else(|| path.to_owned())
     }
 
     /// Whether the account can see that a file is there, also when it is a link to what it cannot reach.
     fn is_listed(&self, path: &Path) -> bool {
         match self.place(path) {
-            Place::Machine(place) => self.act(|| lstat(&place).is_ok()).unwrap_or_default(),
+            Place::Machine(place) => lstat(&place).is_ok(),
             Place::Lent { .. } => true,
         }
     }
@@ -349,11 +357,9 @@ impl Sight<'_> {
         match self.look(path) {
             Found::Folder | Found::Unknown => Ok(()),
             Found::Missing => Err(Unfit::NoFolder(path.to_owned())),
-            Found::Closed => Err(Unfit::ClosedFolder {
-                path: path.to_owned(),
-                at: self.closed_at(path),
-                user: self.user(),
-            }),
+            Found::Closed => {
+                Err(Unfit::ClosedFolder { path: path.to_owned(), at: self.closed_at(path), user: self.user })
+            }
             Found::Program | Found::File { .. } => Err(Unfit::NotAFolder(path.to_owned())),
         }
     }
@@ -365,7 +371,7 @@ impl Sight<'_> {
             let Some(path) = named.filter(|_| !planned.environment.contains_key(variable)) else { continue };
             let path = PathBuf::from(path);
             if path.is_absolute() && self.look(&path) == Found::Closed {
-                let (at, user) = (self.closed_at(&path), self.user());
+                let (at, user) = (self.closed_at(&path), self.user);
                 return Err(Unfit::ClosedEnvironment { variable: variable.into(), path, at, user });
             }
         }
@@ -382,7 +388,7 @@ impl Sight<'_> {
                 Found::Folder => Err(Unfit::NotExecutable { path: file, is_folder: true }),
                 Found::File { others: false } => Err(Unfit::NotExecutable { path: file, is_folder: false }),
                 Found::Closed | Found::File { others: true } => {
-                    Err(Unfit::ClosedProgram { at: self.closed_at(&file), path: file, user: self.user() })
+                    Err(Unfit::ClosedProgram { at: self.closed_at(&file), path: file, user: self.user })
                 }
             };
         }
@@ -401,7 +407,7 @@ impl Sight<'_> {
                     return Err(Unfit::ClosedProgram {
                         at: self.closed_at(&file),
                         path: file,
-                        user: self.user(),
+                        user: self.user,
                     });
                 }
                 Found::Closed => closed.push(folder.clone()),
@@ -410,7 +416,7 @@ impl Sight<'_> {
         }
         match not_executable {
             Some((path, false)) => Err(Unfit::NotExecutable { path, is_folder: false }),
-            Some((path, true)) => Err(Unfit::ClosedProgram { at: path.clone(), path, user: self.user() }),
+            Some((path, true)) => Err(Unfit::ClosedProgram { at: path.clone(), path, user: self.user }),
             None => {
                 Err(Unfit::NoProgram { program: program.into(), near: self.near(program, &folders), closed })
             }
@@ -420,12 +426,9 @@ impl Sight<'_> {
     /// Programs along the path whose names are about as long.
     fn near(&self, program: &str, folders: &[PathBuf]) -> Vec<String> {
         let is_near = |name: &String| name.len().abs_diff(program.len()) <= 2;
-        let listed = self.act(|| {
-            let names = folders.iter().flat_map(std::fs::read_dir).flatten().flatten().take(ENTRIES_MAX);
-            let names = names.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_near);
-            names.take(NEAR_MAX).collect::<BTreeSet<String>>()
-        });
-        listed.unwrap_or_default().into_iter().collect()
+        let names = folders.iter().flat_map(std::fs::read_dir).flatten().flatten().take(ENTRIES_MAX);
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_near);
+        names.take(NEAR_MAX).collect::<BTreeSet<String>>().into_iter().collect()
     }
 
     /// A warning about the script that an interpreter is given, since the interpreter would end at once without it.
@@ -437,18 +440,15 @@ impl Sight<'_> {
         let file = folder.unwrap_or(Path::new(process::MEETING_WORK)).join(script);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = match self.place(&file) {
-            Place::Machine(place) => self.act(|| open(&place, flags, Mode::empty())),
-            Place::Lent { source, rest } => {
-                let lent = open(&source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-                self.act(|| openat2(&lent, &rest, flags, Mode::empty(), BELOW))
-            }
+            Place::Machine(place) => open(&place, flags, Mode::empty()),
+            Place::Lent { folder, rest } => openat2(folder?, &rest, flags, Mode::empty(), BELOW),
         };
-        match (opened?, folder) {
+        match (opened, folder) {
             // A link out of the mount leads to a file of the task, which is not known before it starts.
             (Ok(_) | Err(Errno::XDEV), _) => None,
             (Err(Errno::ACCESS | Errno::PERM), _) => Some(format!(
                 "user {}, as whom this workload would run, cannot read {}",
-                self.user(),
+                self.user,
                 file.display()
             )),
             (Err(_), Some(_)) => Some(format!("there is no file {}", file.display())),
@@ -526,6 +526,9 @@ mod tests {
     use crate::scratch::Scratch;
     use berth_types::Time;
     use std::fs;
+
+    /// An account that the machine does not list.
+    const STRANGER: Option<(u32, u32)> = Some((2_100_000_000, 2_100_000_000));
 
     fn planned(image: &str, command: &[&str]) -> Planned {
         Planned {
@@ -623,9 +626,8 @@ mod tests {
         std::os::unix::fs::symlink(root.join("closed/nothing"), root.join("volume/away")).unwrap();
         let mount = Mount { source: root.join("volume"), target: "/v".into(), read_only: true, lent: true };
         let mounts = [mount];
-        let account = Account::of(2_100_000_000, 2_100_000_000).expect("a number of its own");
-        let sight = Sight { account: Some(account), mounts: &mounts };
-        let look = |path: &str| sight.look(Path::new(path));
+        let sight = Sight::new(STRANGER, &mounts);
+        let look = |path: &str| process::with_rights_of(STRANGER, || sight.look(Path::new(path))).unwrap();
         assert_eq!(
             (look("/v"), look("/v/open"), look("/v/none")),
             (Found::Folder, Found::Folder, Found::Missing)
@@ -635,7 +637,8 @@ mod tests {
             assert_eq!((look(there), look(away)), (Found::Unknown, Found::Unknown), "{there} is as {away}");
         }
         let hidden = ["sh".to_owned(), "../closed/hidden.sh".to_owned()];
-        assert_eq!(sight.script("sh", &hidden, Some(Path::new("/v"))), None);
+        let script = || sight.script("sh", &hidden, Some(Path::new("/v")));
+        assert_eq!(process::with_rights_of(STRANGER, script), Ok(None));
     }
 
     #[test]
@@ -657,15 +660,16 @@ mod tests {
         std::os::unix::fs::symlink("../../home/python/bin/python3", root.join("venv/bin/python3")).unwrap();
         let closed = root.join("home");
         fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        let account = Account::of(2_100_000_000, 2_100_000_000).expect("a number of its own");
-        let sight = Sight { account: Some(account), mounts: &[] };
-        let path = format!("{0}/venv/bin:{0}/usr", root.display());
-        let unfit = sight.program("python3", &path, Some(Path::new("/"))).unwrap_err();
+        let sight = Sight::new(STRANGER, &[]);
+        let find = |path: &str| {
+            process::with_rights_of(STRANGER, || sight.program("python3", path, Some(Path::new("/"))))
+                .unwrap()
+        };
+        let unfit = find(&format!("{0}/venv/bin:{0}/usr", root.display())).unwrap_err();
         let Unfit::ClosedProgram { path: named, at, .. } = &unfit else { panic!("{unfit}") };
         assert_eq!(*named, root.join("venv/bin/python3"));
         assert_eq!(fs::canonicalize(at).unwrap(), closed, "the folder that is closed is named, not the link");
-        let path = format!("{0}/usr:{0}/venv/bin", root.display());
-        assert_eq!(sight.program("python3", &path, Some(Path::new("/"))), Ok(root.join("usr/python3")));
+        assert_eq!(find(&format!("{0}/usr:{0}/venv/bin", root.display())), Ok(root.join("usr/python3")));
     }
 
     #[test]
