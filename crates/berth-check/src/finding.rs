@@ -87,6 +87,12 @@ pub enum Rule {
     QuotaGuarantee,
     /// Capacity that waiting work may use is not left idle.
     IdleCapacity,
+    /// In a small world, whatever the rules allow is found.
+    NotFound,
+    /// In a small world, no other allowed set of victims is better.
+    BestVictims,
+    /// In a small world, no other set of moves is cheaper.
+    CheapestMoves,
     /// A held workload starts when its places are left.
     HeldTooLong,
     /// Planning again gives nothing.

@@ -9,6 +9,7 @@
 //! State ------------------> check_state    capacity, shapes, ranks
 //! State + Plan -----------> check_plan     each action against the state just before it
 //! State after the plan ---> check_settled  nobody waits for what could be had
+//! State + Plan -----------> check_exhaustively  in small worlds, everything is tried
 //! ```
 //!
 //! Where the rules leave an end open, what the engine did is given the benefit of the doubt, and what it failed to do
@@ -17,6 +18,7 @@
 mod capacity;
 mod claim;
 mod elastic;
+mod exhaustive;
 mod finding;
 mod ledger;
 mod order;
@@ -56,6 +58,18 @@ pub fn check_plan(policy: &Policy, before: &State, plan: &Plan) -> Vec<Finding> 
 /// use is not idle. No rule of it depends on the policy today.
 pub fn check_settled(_policy: &Policy, after: &State, now: Time) -> Vec<Finding> {
     settled::check_settled(after, now)
+}
+
+/// Whether a state is a small world, in which [`check_exhaustively`] tries everything: at most 8 running and 4 waiting
+/// workloads and 6 devices, and no reservation.
+pub fn is_small_world(state: &State) -> bool {
+    exhaustive::is_small(state)
+}
+
+/// Tries every set of victims and moves of a small world: whatever the rules allow and the plan did not find is a finding,
+/// and so is a set that was taken although the rules prefer another. Nothing in larger worlds.
+pub fn check_exhaustively(policy: &Policy, before: &State, plan: &Plan) -> Vec<Finding> {
+    exhaustive::check_plan(policy, before, plan)
 }
 
 /// The fair share of every account of one pool.

@@ -7,7 +7,7 @@ use crate::{
     search::{Bench, Reading},
     share::fair_shares,
     taking::{Group, Winning},
-    tree::{named, split},
+    tree::{Dimension, named, split},
 };
 use berth_types::{Account, Action, EvictRule, Gpus, Phase, StartBasis, Workload, WorkloadId};
 use std::collections::BTreeMap;
@@ -152,7 +152,10 @@ fn share_problems(
         for account in chain {
             let share = shares.get(&account).copied().unwrap_or_default();
             let (was, is) = (before.used_gpus(account), after.used_gpus(account));
-            if was <= share.0 || is < share.0 {
+            // A limit can put the share below the quota; the higher of both is kept.
+            let quota = before.tree.quota_in(account, &Dimension::Gpus).unwrap_or(0);
+            let line = share.0.max(quota);
+            if was <= line || is < line {
                 problems.push(format!(
                     "workload {} takes {} by share reclaim: {} uses {} before and {} after, its fair share is {share}",
                     winner.id,

@@ -46,7 +46,7 @@ fn is_takeable(state: &State, workload: &Workload, now: Time) -> bool {
 }
 
 /// Whether extras of the workload can be taken.
-fn has_takeable_extras(state: &State, workload: &Workload, now: Time, reading: Reading) -> bool {
+pub(crate) fn has_takeable_extras(state: &State, workload: &Workload, now: Time, reading: Reading) -> bool {
     workload.running_since().is_some_and(|since| {
         reading == Reading::Possible || (since != now && ran_long_enough(state, workload, since, now))
     })
@@ -214,7 +214,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Whether every account stays at or above quota in everything in which it was above.
-    fn stays_above(&self, mask: usize) -> bool {
+    pub(crate) fn stays_above(&self, mask: usize) -> bool {
         let touched = self.levels.iter().filter(|level| level.is_touched_by(mask));
         touched
             .flat_map(|level| &level.excesses)
