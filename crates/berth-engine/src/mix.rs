@@ -165,9 +165,15 @@ impl Mix {
         if self.pressure.is_empty() { 0 } else { self.pressure.get(model).copied().unwrap_or(0) }
     }
 
-    /// The average of the mix over the millionths of GPUs that it is expected not to use on a node with this much free:
+    /// How many millionths of GPUs more the mix is expected not to use when a node has so much less free. One rounding, so that
+    /// nodes that are alike in this are equal.
+    pub(crate) fn stranded_more(&self, before: (&[u32], u64), after: (&[u32], u64)) -> i64 {
+        (self.stranded(after.0, after.1) - self.stranded(before.0, before.1)) / self.weight
+    }
+
+    /// The sum over the mix, by weight, of the millionths of GPUs that it is expected not to use on a node with this much free:
     /// a class cannot use devices it does not fit on, nor more of them than the CPU lets it fill.
-    pub(crate) fn stranded(&self, devices: &[u32], cpu: u64) -> i64 {
+    fn stranded(&self, devices: &[u32], cpu: u64) -> i64 {
         // Most devices are all free or all taken, so classes look at the others only.
         let mut partial = [0u32; 8];
         let (mut whole, mut partials, mut free) = (0u64, 0, 0u64);
@@ -199,7 +205,7 @@ impl Mix {
             };
             sum += class.weight * (free as i64 - usable as i64);
         }
-        sum / self.weight
+        sum
     }
 }
 

@@ -400,7 +400,8 @@ impl Pool {
     }
 
     /// What a project uses counts for every account above it, so a bound there can bar or free the heads of its
-    /// siblings. When it uses less, siblings may also take more; that can wait until nobody else is to be served.
+    /// siblings. When it uses less, siblings may also take more, and when it borrows, they may take that in a full department;
+    /// both can wait until nobody else is to be served.
     fn mark_siblings(&mut self, project: u32, non_preemptible: bool, sign: Sign) {
         let bounds = |node: &crate::tree::Node| {
             node.limit.is_some() || node.weight == 0 || (non_preemptible && node.has_quota)
@@ -409,14 +410,14 @@ impl Pool {
         if let Some((position, _)) = bounding {
             self.mark_below(position);
         }
-        if matches!(sign, Sign::Minus)
+        if (matches!(sign, Sign::Minus) || self.is_above(project)[0])
             && let Some((top, _)) = self.tree.path(project).skip(1).last()
         {
             self.freed_departments.insert(top);
         }
     }
 
-    /// Looks again at the heads below departments that use less than before. Whether there were any.
+    /// Looks again at the heads below departments that use less than before, or lend more. Whether there were any.
     pub(crate) fn mark_freed_departments(&mut self) -> bool {
         let freed = std::mem::take(&mut self.freed_departments);
         for position in &freed {

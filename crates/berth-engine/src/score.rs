@@ -29,7 +29,7 @@ pub(crate) fn score(node: &NodeSlot, shape: &Shape, mix: &Mix) -> i64 {
         pressure += mix.pressure(&node.devices[device].model) * i64::from(share);
     }
     let cpu = free.cpu.saturating_sub(shape.request.cpu.0);
-    let growth = mix.stranded(after, cpu) - mix.stranded(free.devices(), free.cpu);
+    let growth = mix.stranded_more((free.devices(), free.cpu), (after, cpu));
     let cost = growth + pressure * PRESSURE_HALVES / 2 / 1000;
     let left: u64 = after.iter().map(|free| u64::from(*free)).sum();
     let gpu_left = left / 1000 / (node.devices.len() as u64).max(1);

@@ -8,7 +8,7 @@ use crate::{
     claim::{Ask, Reach},
     fit::Fit,
     ledger::{Line, Rule},
-    node::{TAKING, View},
+    node::{Free, TAKING, View},
     pool::Pool,
     shape::Shape,
     tree::GPU,
@@ -27,10 +27,10 @@ pub(crate) struct Taking {
 
 /// One way to take: by which rule from others, whether from own work of lower priority, and how close to the line.
 #[derive(Clone, Copy)]
-struct Way {
-    rule: Rule,
-    own: bool,
-    lines: &'static [Line],
+pub(crate) struct Way {
+    pub(crate) rule: Rule,
+    pub(crate) own: bool,
+    pub(crate) lines: &'static [Line],
 }
 
 impl Way {
@@ -45,7 +45,7 @@ impl Way {
 }
 
 /// Up to this many victims beside extras, every set of them is compared.
-const EVERY_SET_MAX: usize = 12;
+pub(crate) const EVERY_SET_MAX: usize = 12;
 /// With more victims than this, nodes are looked at one by one after the first of them.
 const MANY: usize = 256;
 
@@ -58,6 +58,7 @@ impl Pool {
         for (way, reach) in self.ways_for(slot, &ask) {
             match self.find_taking_by(slot, ask, way, &reach, now) {
                 Err(found) => verdict = found,
+                Ok(taking) if self.could_be_taken_back(slot, &taking) => verdict = Verdict::NotEntitled,
                 taking => return taking,
             }
         }
@@ -123,29 +124,30 @@ impl Pool {
 
     /// The ways to take, in the order they are tried, and what each could entitle to: from others before own work of lower
     /// priority, which a claim within quota takes only where others do not suffice.
-    fn ways_for(&self, slot: u32, ask: &Ask) -> Vec<(Way, Reach)> {
+    pub(crate) fn ways_for(&self, slot: u32, ask: &Ask) -> Vec<(Way, Reach)> {
         let entry = self.entry(slot);
         let priority = entry.workload.spec.priority;
         let lowest = self.queues[entry.project as usize].victims.lowest_priority();
         let has_own = lowest.is_some_and(|lowest| lowest < priority);
         let from_others = self.reach(ask, None);
         let with_own = has_own.then(|| self.reach(ask, Some(priority)));
-        let reaches =
-            || std::iter::once((false, &from_others)).chain(with_own.iter().map(|reach| (true, reach)));
+        let borrows = ask.preemptible && !self.within_quota(ask);
         let mut ways = Vec::new();
         let mut add = |rule: Rule, own: bool, lines: &'static [Line], reach: &Reach| {
             if !self.is_barred(ask, reach) {
                 ways.push((Way { rule, own, lines }, reach.clone()));
             }
         };
-        for (own, reach) in reaches().filter(|(_, reach)| self.may_reclaim_quota(reach)) {
-            add(Rule::Quota, own, &[Line::Keep, Line::Straddle], reach);
-        }
-        if !self.extras.is_empty() && !self.may_reclaim_quota(&from_others) {
-            add(Rule::None, false, &[Line::Keep], &from_others);
-        }
-        if ask.preemptible && !self.within_quota(ask) {
-            for (own, reach) in reaches().filter(|(_, reach)| reach.share) {
+        for (own, reach) in [(false, Some(&from_others)), (true, with_own.as_ref())] {
+            let Some(reach) = reach else { continue };
+            let reclaims = self.may_reclaim_quota(reach);
+            if reclaims {
+                add(Rule::Quota, own, &[Line::Keep, Line::Straddle], reach);
+            }
+            if !own && !reclaims && !self.extras.is_empty() {
+                add(Rule::None, own, &[Line::Keep], reach);
+            }
+            if borrows && reach.share {
                 add(Rule::Share, own, &[Line::Keep], reach);
             }
         }
@@ -246,8 +248,11 @@ impl Pool {
             let by_order = trial.by_order(units, MANY);
             let few = !units.are_more_than(EVERY_SET_MAX + units.extras());
             if few {
-                // Even all of them make no room.
-                by_order?;
+                // Even all of them make no room. Not being entitled with all proves nothing: what goes on the other side of a
+                // full department takes away the right that a sibling's work alone gives.
+                if let Err(verdict @ Verdict::NoShape { .. }) = by_order {
+                    return Err(verdict);
+                }
                 trial.clear();
                 match trial.by_best_set(units, self.policy.search_steps) {
                     Some(true) => return self.finish(slot, trial, rule),
@@ -278,6 +283,40 @@ impl Pool {
         Err(verdict)
     }
 
+    /// Whether work of its own project that waits with a higher priority could preempt the winner of a share at once, and would
+    /// keep by that what it could not have taken itself.
+    fn could_be_taken_back(&self, slot: u32, taking: &Taking) -> bool {
+        let (entry, class) = (self.entry(slot), self.class_of(slot));
+        if taking.rule != Rule::Share || !entry.workload.spec.preemptible {
+            return false;
+        }
+        let priority = entry.workload.spec.priority;
+        let firsts = self.queues[entry.project as usize].firsts().iter();
+        firsts.take_while(|first| first.key.0.0 > priority).any(|first| {
+            let other = &self.classes[first.class as usize];
+            other.asked <= class.asked && self.copies_beside(other.shape, taking) >= other.min
+        })
+    }
+
+    /// How many tasks of a shape would fit on the nodes of a winner in its stead.
+    fn copies_beside(&self, shape: u32, taking: &Taking) -> u32 {
+        let (shape, fit) = &self.shapes[shape as usize];
+        let mut nodes: BTreeMap<u32, Free> = BTreeMap::new();
+        let winner = taking.places.iter().filter_map(|place| self.node_slot(place.node));
+        for at in winner.filter(|at| fit.domain_of(*at).is_some()) {
+            nodes.entry(at).or_insert_with(|| self.node(at).decided.clone());
+        }
+        for unit in &taking.units {
+            let places = self.entry(unit.slot).workload.places();
+            for place in places.filter(|place| unit.extra.is_none_or(|rank| rank == place.rank)) {
+                if let Some(free) = self.node_slot(place.node).and_then(|at| nodes.get_mut(&at)) {
+                    free.give(place);
+                }
+            }
+        }
+        nodes.iter().map(|(at, free)| fit.copies_in(shape, self.node(*at), *at, free)).sum()
+    }
+
     fn finish(&self, slot: u32, mut trial: Trial<'_>, rule: Rule) -> Result<Taking, Verdict> {
         trial.leave_out_unneeded();
         let places = trial.lay_out().ok_or(Verdict::NotFound)?;
@@ -290,12 +329,33 @@ impl Pool {
         // Who leaves mostly leaves the nodes on which the winner starts.
         self.log.begin_batch();
         self.takeable_log.begin_batch();
-        let winner = self.entry(slot).workload.id;
         let own_project = self.entry(slot).project;
         let owed_before = self.within_quota(&self.ask(own_project, self.class_of(slot)));
+        let preempts = self.evict_units(slot, &taking.units, taking.rule, now, actions);
+        // What is gone counts: the claim may be within quota only now.
+        let basis = match self.basis(&self.ask(own_project, self.class_of(slot))) {
+            _ if preempts && !owed_before => StartBasis::Priority,
+            basis => basis,
+        };
+        self.put(slot, taking.places, basis, now, actions);
+        self.log.end_batch();
+        self.takeable_log.end_batch();
+    }
+
+    /// Shrinks and evicts units for a winner; whether some are of its own project.
+    pub(crate) fn evict_units(
+        &mut self,
+        slot: u32,
+        units: &[Unit],
+        by: Rule,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let winner = self.entry(slot).workload.id;
+        let own_project = self.entry(slot).project;
         let mut preempts = false;
         let mut shrinks: BTreeMap<WorkloadId, (u32, Vec<u32>)> = BTreeMap::new();
-        for unit in &taking.units {
+        for unit in units {
             if let Some(rank) = unit.extra {
                 let id = self.entry(unit.slot).workload.id;
                 shrinks.entry(id).or_insert_with(|| (unit.slot, Vec::new())).1.push(rank);
@@ -305,9 +365,9 @@ impl Pool {
             ranks.sort_unstable();
             self.decide(victim, Action::Shrink { workload, ranks, winner }, now, actions);
         }
-        for unit in taking.units.iter().filter(|unit| unit.extra.is_none()) {
+        for unit in units.iter().filter(|unit| unit.extra.is_none()) {
             let entry = self.entry(unit.slot);
-            let rule = match (entry.project == own_project, taking.rule) {
+            let rule = match (entry.project == own_project, by) {
                 (true, _) => {
                     preempts = true;
                     EvictRule::Preemption
@@ -319,14 +379,7 @@ impl Pool {
             let workload = entry.workload.id;
             self.decide(unit.slot, Action::Evict { workload, winner, rule, lost }, now, actions);
         }
-        // What is gone counts: the claim may be within quota only now.
-        let basis = match self.basis(&self.ask(own_project, self.class_of(slot))) {
-            _ if preempts && !owed_before => StartBasis::Priority,
-            basis => basis,
-        };
-        self.put(slot, taking.places, basis, now, actions);
-        self.log.end_batch();
-        self.takeable_log.end_batch();
+        preempts
     }
 
     /// Starts a waiting workload in its places, or holds them until those who leave are gone.

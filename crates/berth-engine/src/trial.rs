@@ -525,10 +525,8 @@ impl<'a> Trial<'a> {
         let Some(unit) = whole.get(at) else { return true };
         let Some(left) = steps.checked_sub(1) else { return false };
         *steps = left;
-        self.take(*unit);
-        let is_done = !self.ledger.holds() || self.collect_sets(whole, at + 1, taken | 1 << at, sets, steps);
-        let last = self.taken.pop().expect("was just taken");
-        self.undo(&last);
+        let is_done = !self.push(*unit) || self.collect_sets(whole, at + 1, taken | 1 << at, sets, steps);
+        self.pop();
         self.find_domain();
         is_done && self.collect_sets(whole, at + 1, taken, sets, steps)
     }
@@ -607,9 +605,24 @@ impl<'a> Trial<'a> {
     }
 
     fn suffices(&self) -> bool {
-        self.tight.iter().all(|(_, over, gone)| gone >= over)
-            && self.domain.is_some_and(|domain| self.room_in(domain) >= self.min)
-            && (self.entitled || self.is_entitled())
+        self.domain.is_some_and(|domain| self.room_in(domain) >= self.min) && self.may_start()
+    }
+
+    /// Whether the rules allow the start, wherever there is room, once everything taken is gone.
+    pub(crate) fn may_start(&self) -> bool {
+        self.tight.iter().all(|(_, over, gone)| gone >= over) && (self.entitled || self.is_entitled())
+    }
+
+    /// Takes one more; whether everything taken may be taken together.
+    pub(crate) fn push(&mut self, unit: Unit) -> bool {
+        self.take(unit);
+        self.ledger.holds()
+    }
+
+    /// Gives back what was taken last.
+    pub(crate) fn pop(&mut self) {
+        let last = self.taken.pop().expect("something was taken");
+        self.undo(&last);
     }
 
     /// Whether the rules allow the start once everything taken is gone, and to take it.

@@ -5,6 +5,7 @@ pub mod cases;
 pub mod random;
 pub mod scenes;
 pub mod seeds;
+pub mod small;
 
 use berth_engine::Engine;
 use berth_types::*;
