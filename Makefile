@@ -49,8 +49,11 @@ soak: ## the property tests with many more cases, many more kills of the store a
 	@.ci/ensure rust kube ui browser schemathesis
 	@echo "berth: $(if $(BERTH_SEED),the case of seed $(BERTH_SEED),$(BERTH_CASES) cases) per property"
 	cargo test --locked -p berth-engine --test properties
+	@echo "berth: every set of victims and moves in small worlds, and 20,000 worlds that come to rest"
+	cargo test --locked -p berth-engine --test small_worlds -- --nocapture
 	@echo "berth: a case of these takes far longer, so there are fewer"
 	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-engine --test explain --test fuzz --test victims
+	BERTH_CASES=$$((BERTH_CASES / 40)) cargo test --locked -p berth-sim --test same_decisions
 	@echo "berth: $(BERTH_KILLS) kills of the store; a case of its property crashes several times, so there are fewer"
 	cargo test --locked -p berth-store --test kill
 	@echo "berth: $(BERTH_KILLS) kills of the server under submissions, and of the agent under starts"

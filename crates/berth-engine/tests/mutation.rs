@@ -1,9 +1,10 @@
 //! The mutants that `.ci/mutants` plants are patches, and patches rot when the code moves on. This looks, without building
-//! anything, whether each can still be planted, and in one place only.
+//! anything, whether each can still be planted, and in one place only; and plants a few, which the tests must notice.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 fn mutants() -> Vec<PathBuf> {
@@ -108,6 +109,24 @@ fn every_mutant_can_still_be_planted() {
         }
     }
     assert!(rotten.is_empty(), "write these mutants anew:\n{}", rotten.join("\n"));
+}
+
+/// Mutants that every run of the tests plants; `make mutants` plants all.
+const SAMPLE: [&str; 4] = ["33-", "40-", "44-", "48-"];
+
+#[test]
+fn a_sample_of_mutants_is_noticed() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(workspace.join(".ci/mutants"))
+        .args(SAMPLE)
+        // The oracle of small worlds is quick, and each of these is found by it alone.
+        .env("MUTANT_TESTS", "worlds")
+        .env("MUTANT_WORLDS", "3000")
+        .output()
+        .expect("the script can be run");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains(&format!("{0} of {0} caught", SAMPLE.len())), "{text}");
 }
 
 #[test]
