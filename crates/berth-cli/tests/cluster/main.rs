@@ -16,7 +16,7 @@ use std::{
 };
 use support::{
     Home,
-    live::until,
+    live::{until, until_or_tell},
     typed::{SECTION_4_8, SECTION_4_9, SECTION_4_10},
 };
 
@@ -362,7 +362,14 @@ fn a_trainer_on_a_real_node_is_reclaimed_saves_its_state_and_goes_on() {
     let trains = berth.json("berth get borrower/trains");
     assert_eq!((trains["runs"].as_u64(), trains["preemptions"].as_u64()), (Some(2), Some(1)), "{trains}");
     until("it ends", || berth.json("berth get borrower/trains")["status"] == "Succeeded");
-    until("it is shown that nothing is left", || {
-        berth.json("berth get borrower/trains")["progress"]["percent"] == 100
-    });
+    let is_shown = || berth.json("berth get borrower/trains")["progress"]["percent"] == 100;
+    let what_there_is = || {
+        let workload =
+            berth.kubectl("get workloads.berth.dev trains -n berth-borrower -o jsonpath={.status}");
+        let pods = berth.kubectl("get pods -n berth-borrower -o wide");
+        let printed =
+            berth.kubectl("logs -n berth-borrower -l berth.dev/workload=trains --tail=30 --timestamps");
+        format!("status {workload}\nPods\n{pods}\nlast lines\n{printed}")
+    };
+    until_or_tell("it is shown that nothing is left", is_shown, what_there_is);
 }

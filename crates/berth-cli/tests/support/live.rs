@@ -220,10 +220,15 @@ pub(crate) fn signal(pid: u32, name: &str) {
 }
 
 /// Waits for a condition.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_or_tell(what, holds, String::new);
+}
+
+/// Waits for a condition, and tells what there is instead when that takes too long.
+pub(crate) fn until_or_tell(what: &str, mut holds: impl FnMut() -> bool, there_is: impl Fn() -> String) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < deadline, "waited too long: {what}");
+        assert!(Instant::now() < deadline, "waited too long: {what}\n{}", there_is());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
