@@ -17,7 +17,19 @@ use std::{
 use support::{Answer, read_answer};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// A cluster with two projects, in which nothing runs.
+/// What a cluster shows of a workload that is over.
+fn over() -> berth_api::Workload {
+    serde_json::from_value(serde_json::json!({
+        "id": 7, "name": "done", "project": "team-a", "user": "root", "kind": "train", "status": "Succeeded",
+        "priority": 50, "preemptible": true, "submitted_at": "2026-11-18T08:00:00Z",
+        "ended": { "at": "2026-11-18T09:00:00Z", "outcome": "succeeded" },
+        "gpus_requested": 1, "gpus_allocated": 0, "workers_min": 1, "workers_max": 1, "tasks": [],
+        "runs": 1, "failures": 0, "preemptions": 0, "request": { "name": "done", "project": "team-a" },
+    }))
+    .expect("is a workload")
+}
+
+/// A cluster with two projects, in which nothing runs and one workload is over.
 struct Quiet(watch::Sender<u64>);
 
 impl Cluster for Quiet {
@@ -30,7 +42,7 @@ impl Cluster for Quiet {
         for (id, name) in [(1, "team-a"), (2, "team-b")] {
             state.projects.insert(ProjectId(id), Project::named(ProjectId(id), name));
         }
-        ClusterImage { state, ..ClusterImage::default() }
+        ClusterImage { state, over: vec![over()], ..ClusterImage::default() }
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -149,6 +161,21 @@ fn people_last_over_a_restart_and_a_token_ends_for_good() {
     let secret = next["secret"].as_str().expect("a secret");
     assert_eq!(gate.call(secret, "GET", "whoami", "").status, 401, "tokens go with their user");
     assert_eq!(gate.admin("GET", "roles", "").json()["items"], serde_json::json!([]));
+}
+
+#[test]
+fn what_is_over_in_a_cluster_is_shown_by_its_name_and_by_its_identity() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gate = Gate::start(folder.path());
+    for path in ["workloads/team-a/done", "workloads/7"] {
+        let shown = gate.admin("GET", path, "");
+        assert_eq!(
+            (shown.status, shown.json()["status"].clone()),
+            (200, serde_json::json!("Succeeded")),
+            "{path}"
+        );
+    }
+    assert_eq!(gate.admin("GET", "workloads/8", "").status, 404);
 }
 
 #[test]

@@ -420,7 +420,9 @@ pub(crate) async fn show(
 }
 
 async fn show_unfinished(state: &AppState, id: WorkloadId) -> Result<Response, ApiError> {
-    let (view, _) = state.read(|platform| platform.workload_view(id, true)).await;
+    // On a cluster what is over is shown by the cluster too, and not by the store.
+    let shown = |platform: &Platform| platform.workload_view(id, true).or_else(|| platform.over(id).cloned());
+    let (view, _) = state.read(shown).await;
     match view {
         Some(view) => Ok(Answer(view).into_response()),
         // It ended between two looks, so it is among the finished now.
