@@ -46,6 +46,7 @@ mod tree;
 mod trial;
 mod trial_level;
 mod units;
+mod victim_places;
 
 use berth_types::{
     Account, Change, ChangeError, Department, DepartmentId, Explanation, Gpus, Name, NodeId, Plan, Policy,

@@ -13,6 +13,7 @@ use crate::{
     tree::GPU,
     trial_level::{self, TrialLevel},
     units::{Giver, Units},
+    victim_places::Places,
 };
 use berth_types::{NodeId, Place, Verdict, WorkloadId};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -35,29 +36,6 @@ struct Taken<'a> {
     unit: Unit,
     places: Places<'a>,
     size: Dimensions,
-}
-
-/// The places a victim gives; nearly always one.
-enum Places<'a> {
-    One(&'a Place),
-    Many(Vec<&'a Place>),
-}
-
-impl<'a> Places<'a> {
-    fn of(mut places: impl Iterator<Item = &'a Place>) -> Self {
-        let (first, second) = (places.next(), places.next());
-        match (first, second) {
-            (Some(only), None) => Self::One(only),
-            (first, second) => Self::Many(first.into_iter().chain(second).chain(places).collect()),
-        }
-    }
-
-    fn as_slice(&self) -> &[&'a Place] {
-        match self {
-            Self::One(place) => std::slice::from_ref(place),
-            Self::Many(places) => places,
-        }
-    }
 }
 
 struct TrialNode {
