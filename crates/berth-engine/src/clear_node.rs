@@ -36,6 +36,8 @@ pub(crate) struct ClearNode<'a> {
     /// What is free of nodes where something is evicted first; of others it is what is decided.
     gone: &'a BTreeMap<NodeId, Free>,
     at: u32,
+    /// The waiting workload, whose own reservation is in nobody's way.
+    slot: u32,
     shape: &'a Shape,
     /// Cost, id and slot of what may be moved, cheapest first.
     movable: Vec<(u128, WorkloadId, u32)>,
@@ -55,7 +57,18 @@ impl<'a> ClearNode<'a> {
         movable: Vec<(u128, WorkloadId, u32)>,
     ) -> Self {
         let shape = &pool.shapes[pool.class_of(slot).shape as usize].0;
-        Self { pool, gone, at, shape, movable, chosen: Vec::new(), below: None, found: None, steps_left: 0 }
+        Self {
+            pool,
+            gone,
+            at,
+            slot,
+            shape,
+            movable,
+            chosen: Vec::new(),
+            below: None,
+            found: None,
+            steps_left: 0,
+        }
     }
 
     /// The cheapest set, if one ranks below `below`, and the steps of the search that are left.
@@ -190,7 +203,7 @@ impl<'a> ClearNode<'a> {
     /// Finds other places for all of these, given what is free on the nodes that were touched.
     fn house(&mut self, tasks: &[u32], free_of: &mut BTreeMap<u32, Free>, places: &mut Vec<Place>) -> bool {
         let Some((task, rest)) = tasks.split_first() else { return true };
-        let (pool, cleared) = (self.pool, self.at);
+        let (pool, cleared, owner) = (self.pool, self.at, self.slot);
         let (shape, fit) = &pool.shapes[pool.class_of(*task).shape as usize];
         let here = (fit.copies_when_empty(cleared) > 0).then_some(cleared);
         // Where something is evicted there may be room that the index of what is free does not know.
@@ -198,8 +211,9 @@ impl<'a> ClearNode<'a> {
         let freed = freed.filter(|at| *at != cleared && fit.copies_when_empty(*at) > 0);
         let others =
             fit.best_first().filter(|at| *at != cleared && !self.gone.contains_key(&pool.node(*at).id));
-        let targets =
-            freed.chain(others).filter(|at| pool.node(*at).ready && pool.node(*at).reserved.is_empty());
+        let targets = freed
+            .chain(others)
+            .filter(|at| pool.node(*at).ready && !pool.node(*at).is_reserved_beside(owner));
         for at in here.into_iter().chain(targets.take(TARGETS_TRIED)) {
             let node = pool.node(at);
             let free = free_of.get(&at).unwrap_or(self.free_at(at)).clone();

@@ -34,6 +34,8 @@ struct Search<'a, 'l> {
     /// GPU-time waited: what the moves must cost less than.
     gives: u128,
     steps_left: u32,
+    /// Nodes that could be cleared.
+    nodes: Vec<u32>,
     found: Vec<(u32, Both)>,
 }
 
@@ -71,9 +73,10 @@ impl Pool {
                 let mut trial = Trial::new(self, slot, *ask, &reach, rule, *line);
                 let gives = self.gives(slot, ask, now);
                 let steps_left = self.policy.search_steps;
+                let (nodes, found) = (self.nodes_to_clear(slot), Vec::new());
                 let mut search =
-                    Search { pool: self, slot, ask: *ask, now, later, gives, steps_left, found: Vec::new() };
-                search.try_sets_from(&mut trial, &whole, 0, 0);
+                    Search { pool: self, slot, ask: *ask, now, later, gives, steps_left, nodes, found };
+                search.try_sets(&mut trial, &whole);
                 if let Some(both) = search.best(&units, &whole) {
                     return Some(both);
                 }
@@ -84,24 +87,28 @@ impl Pool {
 }
 
 impl Search<'_, '_> {
-    /// Tries every set that has those `taken` and any from `at` on; one that makes room is not made larger.
-    fn try_sets_from(&mut self, trial: &mut Trial<'_>, whole: &[Unit], at: usize, taken: u32) {
-        if taken != 0 && trial.may_start() && self.clear_beside(whole, taken) {
-            return;
+    /// Tries sets of victims, the smallest first and none that has one which makes room already, so that each that is found is
+    /// minimal, also when the steps run out.
+    fn try_sets(&mut self, trial: &mut Trial<'_>, whole: &[Unit]) {
+        let mut sets: Vec<u32> = (1..1 << whole.len()).collect();
+        sets.sort_by_key(|set| set.count_ones());
+        for set in sets {
+            if self.found.iter().any(|(found, _)| found & set == *found) {
+                continue;
+            }
+            let Some(left) = self.steps_left.checked_sub(1) else { return };
+            self.steps_left = left;
+            let victims = members(whole, set);
+            let may_start = victims.iter().all(|unit| trial.push(*unit)) && trial.may_start();
+            trial.clear();
+            if may_start {
+                self.clear_beside(victims, set);
+            }
         }
-        let Some(unit) = whole.get(at) else { return };
-        let Some(left) = self.steps_left.checked_sub(1) else { return };
-        self.steps_left = left;
-        if trial.push(*unit) {
-            self.try_sets_from(trial, whole, at + 1, taken | 1 << at);
-        }
-        trial.pop();
-        self.try_sets_from(trial, whole, at + 1, taken);
     }
 
-    /// Whether moves beside a set of victims make room and are worth it; keeps the cheapest.
-    fn clear_beside(&mut self, whole: &[Unit], taken: u32) -> bool {
-        let evicted = members(whole, taken);
+    /// Keeps the cheapest moves that make room beside a set of victims, if they are worth it.
+    fn clear_beside(&mut self, evicted: Vec<Unit>, set: u32) {
         let gone: Vec<u32> = evicted.iter().map(|unit| unit.slot).collect();
         let mut free: BTreeMap<NodeId, Free> = BTreeMap::new();
         let mut free_gpus = self.pool.free_gpus;
@@ -112,29 +119,27 @@ impl Search<'_, '_> {
             free_gpus += place.gpus().0;
         }
         if free_gpus < self.ask.amounts[0] {
-            return false;
+            return;
         }
         let mut best: Option<Clearing> = None;
-        for at in self.pool.nodes_to_clear(self.slot) {
-            let mut search = self.pool.clear_node(at, self.slot, (&free, &gone), self.now, self.later);
+        for at in &self.nodes {
+            let mut search = self.pool.clear_node(*at, self.slot, (&free, &gone), self.now, self.later);
             search.below = best.as_ref().map(Clearing::rank);
             let (found, left) = search.cheapest(self.steps_left);
             self.steps_left = left;
             best = found.or(best);
         }
-        let Some(clearing) = best else { return false };
-        if clearing.cost >= self.gives {
-            self.later.note(self.pool.worth_from(&self.ask, clearing.cost, self.slot));
-            return false;
+        match best {
+            Some(clearing) if clearing.cost < self.gives => {
+                self.found.push((set, Both { evicted, clearing }))
+            }
+            Some(clearing) => self.later.note(self.pool.worth_from(&self.ask, clearing.cost, self.slot)),
+            None => {}
         }
-        self.found.push((taken, Both { evicted, clearing }));
-        true
     }
 
     /// The one with the best set of victims.
     fn best(mut self, units: &Units<'_>, whole: &[Unit]) -> Option<Both> {
-        let sets: Vec<u32> = self.found.iter().map(|(set, _)| *set).collect();
-        self.found.retain(|(set, _)| !sets.iter().any(|other| other != set && other & set == *other));
         let losses: Vec<Vec<Loss>> = self
             .found
             .iter()

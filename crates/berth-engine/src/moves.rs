@@ -38,12 +38,21 @@ impl Pool {
             let ask = self.ask(project, self.class_of(slot));
             self.order_for_moves(slot);
             let gives = self.gives(slot, &ask, now);
+            let before = actions.len();
             match self.find_clearing(slot, &ask, now, &later) {
                 Some(clearing) if clearing.cost < gives => {
-                    self.clear_and_start(slot, &ask, clearing, now, actions)
+                    self.clear_and_start(slot, &ask, clearing, now, actions);
                 }
-                Some(clearing) => later.note(self.worth_from(&ask, clearing.cost, slot)),
-                None => self.evict_and_move(slot, &ask, now, &later, actions),
+                clearing => {
+                    if let Some(clearing) = clearing {
+                        later.note(self.worth_from(&ask, clearing.cost, slot));
+                    }
+                    self.evict_and_move(slot, &ask, now, &later, actions);
+                }
+            }
+            // The others may have room now, or be owed less.
+            if actions.len() > before {
+                break;
             }
         }
         self.next_move = later.0.get();
@@ -71,8 +80,12 @@ impl Pool {
             for ((priority, submitted, id, slot), project) in class.firsts.iter().take(PROJECTS_LOOKED_AT) {
                 let ask = self.ask(*project, class);
                 let owed = self.within_quota(&ask);
-                // What is owed may take what is in its way below a limit.
-                if !owed && (patient || !room || self.barrier(&ask).is_some()) {
+                // What is owed may evict what stands between it and a limit.
+                let barred = match owed {
+                    true => self.is_barred(&ask, &self.reach(&ask, self.own_priority(*project, *slot))),
+                    false => patient || !room || self.barrier(&ask).is_some(),
+                };
+                if barred {
                     continue;
                 }
                 let from = if owed { now } else { self.patient_from(*slot) };
@@ -143,7 +156,7 @@ impl Pool {
         let fit = &self.shapes[self.class_of(slot).shape as usize].1;
         let mut nodes: Vec<(Reverse<u64>, u64, u32)> = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            let Some(node) = node.as_ref().filter(|node| node.ready && node.reserved.is_empty()) else {
+            let Some(node) = node.as_ref().filter(|node| node.ready && !node.is_reserved_beside(slot)) else {
                 continue;
             };
             let free = node.decided.gpus();

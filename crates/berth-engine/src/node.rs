@@ -271,6 +271,11 @@ impl NodeSlot {
         Free::all(self.devices.len(), self.cpu.0, self.memory.0)
     }
 
+    /// Whether anything here is reserved for others than the owner.
+    pub(crate) fn is_reserved_beside(&self, owner: u32) -> bool {
+        self.reserved.iter().any(|(of, _)| *of != owner)
+    }
+
     /// What work that must not touch reservations may use.
     pub(crate) fn unreserved(&self) -> Free {
         self.unreserved_of(&self.decided, u32::MAX)

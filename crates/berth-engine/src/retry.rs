@@ -384,7 +384,7 @@ impl Pool {
     }
 
     /// The priority of a workload, if its project has work of a lower one that could go for it.
-    fn own_priority(&self, project: u32, slot: u32) -> Option<i32> {
+    pub(crate) fn own_priority(&self, project: u32, slot: u32) -> Option<i32> {
         let priority = self.entry(slot).workload.spec.priority;
         let lowest = self.queues[project as usize].victims.lowest_priority();
         lowest.filter(|lowest| *lowest < priority).map(|_| priority)

@@ -286,15 +286,17 @@ impl Pool {
     /// Whether work of its own project that waits with a higher priority could preempt the winner of a share at once, and would
     /// keep by that what it could not have taken itself.
     fn could_be_taken_back(&self, slot: u32, taking: &Taking) -> bool {
-        let (entry, class) = (self.entry(slot), self.class_of(slot));
-        if taking.rule != Rule::Share || !entry.workload.spec.preemptible {
+        if taking.rule != Rule::Share {
             return false;
         }
+        let (entry, class) = (self.entry(slot), self.class_of(slot));
         let priority = entry.workload.spec.priority;
         let firsts = self.queues[entry.project as usize].firsts().iter();
         firsts.take_while(|first| first.key.0.0 > priority).any(|first| {
             let other = &self.classes[first.class as usize];
-            other.asked <= class.asked && self.copies_beside(other.shape, taking) >= other.min
+            // Work that is not preemptible is bounded by its own quota, and could take what it is owed by itself.
+            let could_preempt = self.shapes[other.shape as usize].0.preemptible && other.asked <= class.asked;
+            could_preempt && self.copies_beside(other.shape, taking) >= other.min
         })
     }
 

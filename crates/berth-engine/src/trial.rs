@@ -598,7 +598,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Gives back what was taken last.
-    pub(crate) fn pop(&mut self) {
+    fn pop(&mut self) {
         let last = self.taken.pop().expect("something was taken");
         self.undo(&last);
     }

@@ -18,7 +18,7 @@ fn member(id: u64, quota: u64, change: impl FnOnce(&mut Entitlement)) -> Project
     member
 }
 
-/// Plans until nothing is decided, an hour long, and returns every eviction.
+/// Plans every minute for an hour, checks each plan, and returns every eviction.
 fn evictions(world: &mut World) -> Vec<Action> {
     let mut evicted = Vec::new();
     for _ in 0..60 {

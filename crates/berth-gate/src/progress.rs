@@ -24,7 +24,7 @@ use kube::{
 use serde_json::json;
 use std::{
     collections::{BTreeMap, HashMap},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Between two rounds through all that run.
@@ -38,9 +38,15 @@ const BYTES_MAX: i64 = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Failed reads of the log of a Pod that has ended, after which it is left alone: simulated nodes never have one.
 const LAST_READS_FAILED_MAX: u32 = 30;
-/// Reads in a row of the log of a Pod that has ended which must bring nothing new: a busy node writes the last lines of a container
-/// after it has reported its end.
-const LAST_READS_QUIET: u32 = 3;
+/// Waits between reads of the log of a Pod that has ended, as long as they bring nothing new: a busy node writes the last lines of a
+/// container after it has reported its end. After the last of them the log is read once more, and then left alone.
+const LAST_WAITS: [Duration; 5] = [
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+];
 
 /// What is known of the first worker of a workload.
 struct Known {
@@ -56,7 +62,9 @@ struct Known {
     /// Failed reads since its Pod ended.
     last_reads_failed: u32,
     /// Reads in a row since then that succeeded and brought nothing new.
-    last_reads_quiet: u32,
+    last_reads_quiet: usize,
+    /// When it is read next, of one whose Pod has ended.
+    next_read: Option<Instant>,
     /// Its Pod has ended, and its log was read and its progress written to the end, or given up.
     done: bool,
 }
@@ -81,7 +89,7 @@ pub(crate) async fn follow(client: Client, view: View) {
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
-        let turns = turns(&view);
+        let (turns, now) = (turns(&view), Instant::now());
         known.retain(|id, _| turns.iter().any(|turn| turn.id == *id));
         let due: Vec<(Turn, Known)> = turns
             .into_iter()
@@ -90,7 +98,7 @@ pub(crate) async fn follow(client: Client, view: View) {
                     .remove(&turn.id)
                     .filter(|one| one.pod == turn.pod)
                     .unwrap_or_else(|| Known::new(&turn));
-                if one.done {
+                if one.done || one.next_read.is_some_and(|at| at > now) {
                     known.insert(turn.id, one);
                     return None;
                 }
@@ -138,17 +146,20 @@ impl Known {
             written: None,
             last_reads_failed: 0,
             last_reads_quiet: 0,
+            next_read: None,
             done: false,
         }
     }
 
     /// Notes how a read of the log of a Pod that has ended went: whether all of it succeeded, and whether it brought lines. A busy
     /// node may refuse the first; the last lines, which say that everything is done, are in none before.
-    fn on_last_read(&mut self, complete: bool, is_new: bool) {
+    fn on_last_read(&mut self, complete: bool, is_new: bool, now: Instant) {
         self.last_reads_failed += u32::from(!complete);
         self.last_reads_quiet = if complete && !is_new { self.last_reads_quiet + 1 } else { 0 };
+        let wait = self.last_reads_quiet.checked_sub(1).and_then(|waits| LAST_WAITS.get(waits));
+        self.next_read = wait.map(|wait| now + *wait);
         self.done =
-            self.last_reads_quiet >= LAST_READS_QUIET || self.last_reads_failed >= LAST_READS_FAILED_MAX;
+            self.last_reads_quiet > LAST_WAITS.len() || self.last_reads_failed >= LAST_READS_FAILED_MAX;
     }
 
     /// Reads lines that begin with their time; whether one says that state was saved.
@@ -177,7 +188,7 @@ async fn look(client: &Client, turn: Turn, mut known: Known) -> (WorkloadId, Kno
     let complete = read_and_write(client, &turn, &mut known).await;
     if turn.over {
         let is_new = known.until != before;
-        known.on_last_read(complete, is_new);
+        known.on_last_read(complete, is_new, Instant::now());
     }
     (turn.id, known)
 }
@@ -328,25 +339,31 @@ mod tests {
 
     #[test]
     fn the_log_of_an_ended_pod_is_read_again_until_it_was_read_whole_or_never_will_be() {
+        let now = Instant::now();
         let mut slow = known();
-        slow.on_last_read(false, false);
-        slow.on_last_read(true, true);
+        slow.on_last_read(false, false, now);
+        slow.on_last_read(true, true, now);
         assert!(!slow.done, "a node that was busy is asked again, and so is one that had more to say");
-        for _ in 0..LAST_READS_QUIET - 1 {
-            slow.on_last_read(true, false);
+        for wait in &LAST_WAITS[..LAST_WAITS.len() - 1] {
+            slow.on_last_read(true, false, now);
+            assert_eq!(slow.next_read, Some(now + *wait), "each wait is longer than the one before");
         }
-        slow.on_last_read(true, true);
-        assert!(!slow.done, "the last lines of a container came after its end");
-        for _ in 0..LAST_READS_QUIET {
+        slow.on_last_read(true, true, now);
+        assert_eq!(
+            (slow.done, slow.next_read),
+            (false, None),
+            "the last lines of a container came after its end"
+        );
+        for _ in 0..=LAST_WAITS.len() {
             assert!(!slow.done);
-            slow.on_last_read(true, false);
+            slow.on_last_read(true, false, now);
         }
         assert!(slow.done);
 
         let mut simulated = known();
         for read in 1..=LAST_READS_FAILED_MAX {
             assert!(!simulated.done, "after {read} reads");
-            simulated.on_last_read(false, false);
+            simulated.on_last_read(false, false, now);
         }
         assert!(simulated.done);
     }

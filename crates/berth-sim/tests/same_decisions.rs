@@ -59,6 +59,15 @@ fn check(pair: Pair) {
     let mut failures = 0;
     for seed in 0..cases {
         let mut lines = generate(seed);
+        let base = (pair.base)(&lines);
+        for told in [(pair.vary)(&base), base] {
+            let decided = decisions(&told, seed, pair.told);
+            assert!(
+                decided.is_some_and(|all| !all.is_empty()),
+                "seed {seed} is no scenario:\n{}",
+                told.join("\n")
+            );
+        }
         if difference(&lines, seed, pair).is_none() {
             continue;
         }

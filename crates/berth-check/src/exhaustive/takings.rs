@@ -208,7 +208,7 @@ impl<'a> Search<'a> {
     fn could_be_taken_back(&self, group: &Group, after: &State, places: &[Place]) -> bool {
         let by_share =
             |action: &Action| matches!(action, Action::Evict { rule: EvictRule::ShareReclaim, .. });
-        if !self.claimant.spec.preemptible || !group.taken.iter().any(by_share) {
+        if !group.taken.iter().any(by_share) {
             return false;
         }
         let ledger = Ledger::new(after, &self.claimant.spec.pool);
@@ -216,6 +216,7 @@ impl<'a> Search<'a> {
         let room = Room::of(after, View::Decided);
         let mut others = after.workloads.values().filter(|other| {
             super::waits(other)
+                && other.spec.preemptible
                 && other.spec.project == self.claimant.spec.project
                 && other.spec.priority > self.claimant.spec.priority
                 && Claim::waiting(&ledger, other).gpus() <= asked
