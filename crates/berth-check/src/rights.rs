@@ -174,7 +174,7 @@ fn share_problems(
 fn check_quota_untouched(group: &Group, winning: &Winning<'_>) -> Vec<Finding> {
     let ledger = Ledger::new(&group.before, &winning.workload.spec.pool);
     let claim = Claim::waiting(&ledger, winning.workload);
-    let victims = [EvictRule::QuotaReclaim, EvictRule::ShareReclaim]
+    let victims = [EvictRule::QuotaReclaim, EvictRule::ShareReclaim, EvictRule::Passing]
         .into_iter()
         .flat_map(|rule| evicted_by(group, rule));
     let mut findings = Vec::new();

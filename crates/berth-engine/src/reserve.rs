@@ -2,7 +2,8 @@
 
 use crate::{
     node::{Free, NodeSlot},
-    pool::Pool,
+    pool::{Entry, Pool},
+    tree::GPU,
 };
 use berth_types::{Action, EvictRule, NodeId, Phase, Place, Span, StartBasis, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +60,7 @@ impl Pool {
             if self.barrier(&ask).is_some() {
                 continue;
             }
-            let Some(passing) = self.passing_on(&places, since, now) else {
+            let Some(passing) = self.passing_on(slot, &places, since, now) else {
                 if let Some(places) = self.place_beside_own_reservation(slot) {
                     let basis = self.basis(&ask);
                     self.put(slot, places, basis, now, actions);
@@ -112,9 +113,20 @@ impl Pool {
         self.lay_out(&nodes, shape, &self.entry(slot).workload.spec, 0, class.min, free)
     }
 
+    /// Whether passing work makes way for the owner of a reservation: no project within its quota loses anything to others, and
+    /// inside a project nothing goes for work of a lower priority.
+    fn gives_way(&self, passing: &Entry, owner: u32) -> bool {
+        let owner = self.entry(owner);
+        if passing.project == owner.project {
+            return passing.workload.spec.priority <= owner.workload.spec.priority;
+        }
+        let node = self.tree.at(passing.project);
+        node.used.amounts[GPU] > node.quota
+    }
+
     /// The workloads passing a reservation made at `reserved` whose end frees all of `places`, or none if that does
     /// not.
-    fn passing_on(&mut self, places: &[Place], reserved: Time, now: Time) -> Option<Vec<u32>> {
+    fn passing_on(&mut self, owner: u32, places: &[Place], reserved: Time, now: Time) -> Option<Vec<u32>> {
         let mut nodes = self.free_around(places)?;
         let mut candidates: BTreeSet<(u128, berth_types::WorkloadId, u32)> = BTreeSet::new();
         let mut retry = self.next_fill;
@@ -123,7 +135,7 @@ impl Pool {
                 let entry = self.entry(*task);
                 let Phase::Running { passing: true, since, .. } = entry.workload.phase else { continue };
                 // What ran before passed another reservation.
-                if since < reserved {
+                if since < reserved || !self.gives_way(entry, owner) {
                     continue;
                 }
                 let from = since + self.queues[entry.project as usize].min_run.max(Span(1));

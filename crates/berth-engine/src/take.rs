@@ -245,7 +245,7 @@ impl Pool {
         let mut verdict = Verdict::NotEntitled;
         for line in way.lines {
             let mut trial = Trial::new(self, slot, ask, reach, rule, *line);
-            let by_order = trial.by_order(units, MANY);
+            let by_order = trial.by_order(units, MANY + units.extras());
             let few = !units.are_more_than(EVERY_SET_MAX + units.extras());
             if few {
                 // Even all of them make no room. Not being entitled with all proves nothing: what goes on the other side of a
