@@ -112,16 +112,17 @@ fn every_mutant_can_still_be_planted() {
 }
 
 /// Mutants that every run of the tests plants; `make mutants` plants all.
-const SAMPLE: [&str; 4] = ["33-", "40-", "44-", "48-"];
+const SAMPLE: [&str; 2] = ["33-", "40-"];
 
 #[test]
 fn a_sample_of_mutants_is_noticed() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = Command::new(workspace.join(".ci/mutants"))
         .args(SAMPLE)
-        // The oracle of small worlds is quick, and each of these is found by it alone.
+        // The oracle of small worlds is quick and finds each of these soon. Without a mutant it has run beside this.
         .env("MUTANT_TESTS", "worlds")
-        .env("MUTANT_WORLDS", "3000")
+        .env("MUTANT_WORLDS", "1000")
+        .env("MUTANT_ONLY", "1")
         .output()
         .expect("the script can be run");
     let text = String::from_utf8_lossy(&output.stdout);
