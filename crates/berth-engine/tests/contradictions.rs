@@ -1,4 +1,4 @@
-//! Trees whose settings contradict each other: each is accepted, every rule holds, and nothing is evicted that helps nobody.
+//! Trees whose settings contradict each other: the engine accepts each, keeps every rule, and evicts nothing without a start.
 
 mod support;
 

@@ -173,7 +173,7 @@ impl<'a> MoveSearch<'a> {
         gone.iter().flat_map(|own| own.places()).for_each(|place| room.give(place));
         let start = room.clone();
         moved.iter().flat_map(|own| own.places()).for_each(|place| room.give(place));
-        // Who is moved makes room where the claimant starts; nobody is moved to make room for somebody who is moved.
+        // Moved workloads leave the node on which the claimant starts. Chains of moves over several nodes are not tried.
         let is_in_the_way =
             |place: &Place| moved.iter().all(|own| own.places().all(|at| at.node == place.node));
         places_of_task(state, &room, claimant, 0).into_iter().filter(is_in_the_way).any(|place| {

@@ -24,11 +24,11 @@ use berth_types::{Action, AfterStop, Change, Kind, Phase, Plan, Policy, State, T
 use std::collections::BTreeMap;
 use takings::Taking;
 
-/// A small world has at most so many running workloads.
+/// The most running workloads of a small world.
 const RUNNING_MAX: usize = 8;
-/// A small world has at most so many waiting workloads.
+/// The most waiting workloads of a small world.
 const WAITING_MAX: usize = 4;
-/// A small world has at most so many devices.
+/// The most devices of a small world.
 const DEVICES_MAX: usize = 6;
 
 /// Whether a world is small enough for everything to be tried: at most 8 running and 4 waiting workloads and 6 devices, and
@@ -107,7 +107,7 @@ fn check_left(policy: &Policy, after: &State, now: Time) -> Vec<Finding> {
     findings
 }
 
-/// Whether nobody in its project who asks for the same comes before it: of those the first takes, and its wait counts.
+/// Whether the workload is the first in the queue of its project among those with the same request. Only the first takes.
 fn is_first(state: &State, claimant: &Workload) -> bool {
     let key = |own: &Workload| (std::cmp::Reverse(own.spec.priority), own.submitted, own.id);
     let asks_the_same = |own: &Workload| {
